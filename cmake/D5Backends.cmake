@@ -1,0 +1,44 @@
+# Backends are optional shared modules. Each folder under d5/backends decides whether it can be built:
+#   d5_backend(<name> SOURCES ... LIBRARIES ...)   builds lib/d5/libd5_<name>.so
+#   d5_backend_off(<name> <reason>)                says why not; an error where D5_BACKEND_<NAME>=ON
+# Configuring ends with the table of all of them; `d5 list backends` prints the same reasons.
+set_property(GLOBAL PROPERTY D5_BACKEND_ROWS "")
+
+function(d5_backend name)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "ABOUT" "SOURCES;LIBRARIES")
+  add_library(d5_${name} MODULE ${A_SOURCES})
+  target_link_libraries(d5_${name} PRIVATE d5 ${A_LIBRARIES})
+  set_target_properties(d5_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/d5"
+                        INSTALL_RPATH "$ORIGIN/.." INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS d5_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/d5)
+  set_property(GLOBAL APPEND PROPERTY D5_BACKEND_ROWS "${name}|on|${A_ABOUT}")
+endfunction()
+
+function(d5_backend_off name reason)
+  string(TOUPPER ${name} upper)
+  if("${D5_BACKEND_${upper}}" STREQUAL "ON")
+    message(FATAL_ERROR "D5_BACKEND_${upper}=ON, but ${reason}")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY D5_BACKEND_ROWS "${name}|off|${reason}")
+endfunction()
+
+# The table for people, and backends.txt beside the modules for the program ("name|on|about" or "name|off|reason").
+function(d5_backend_table)
+  get_property(rows GLOBAL PROPERTY D5_BACKEND_ROWS)
+  set(file "")
+  message(STATUS "")
+  message(STATUS "backend      state  note")
+  foreach(row IN LISTS rows)
+    string(REPLACE "|" ";" cells "${row}")
+    list(GET cells 0 name)
+    list(GET cells 1 state)
+    list(GET cells 2 note)
+    string(SUBSTRING "${name}             " 0 12 name)
+    string(SUBSTRING "${state}      " 0 6 state)
+    message(STATUS "${name} ${state} ${note}")
+    string(APPEND file "${row}\n")
+  endforeach()
+  message(STATUS "")
+  file(WRITE "${PROJECT_BINARY_DIR}/lib/d5/backends.txt" "${file}")
+  install(FILES "${PROJECT_BINARY_DIR}/lib/d5/backends.txt" DESTINATION ${CMAKE_INSTALL_LIBDIR}/d5)
+endfunction()
