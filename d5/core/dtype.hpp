@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Element types. Floats narrower than 32 bits and 4-bit integers are storage types: they are converted on use.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "d5/core/error.hpp"
+
+namespace d5 {
+
+enum class DType : uint8_t {
+  f64, f32, f16, bf16,
+  f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz,  // names and meanings as in ONNX
+  f4e2m1, i4, u4,                            // two to a byte, the first in the low half
+  i8, i16, i32, i64, u8, u16, u32, u64,
+  boolean, string
+};
+
+std::string_view name(DType);
+DType parse_dtype(std::string_view name);  // UsageError with the nearest legal name
+const std::vector<std::string>& dtype_names();
+
+int bits(DType);                           // per element; 0 for string
+int64_t storage_bytes(DType, int64_t elements);
+bool is_float(DType);                      // fp8 and fp4 included
+bool is_integer(DType);                    // bool excluded
+double round_off(DType);                   // unit round-off u: half the distance from 1 to the next number; 0 for integers
+
+// IEEE half and bfloat16 as storage: bits, and conversion with round to nearest even.
+struct Half {
+  uint16_t bits;
+  Half() = default;
+  explicit Half(float);
+  operator float() const;
+};
+struct BFloat16 {
+  uint16_t bits;
+  BFloat16() = default;
+  explicit BFloat16(float value) {
+    const auto u = std::bit_cast<uint32_t>(value);
+    bits = value != value ? static_cast<uint16_t>((u >> 16) | 0x40) : static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  }
+  operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+template <class T> struct dtype_of;
+template <> struct dtype_of<double> { static constexpr DType value = DType::f64; };
+template <> struct dtype_of<float> { static constexpr DType value = DType::f32; };
+template <> struct dtype_of<Half> { static constexpr DType value = DType::f16; };
+template <> struct dtype_of<BFloat16> { static constexpr DType value = DType::bf16; };
+template <> struct dtype_of<int8_t> { static constexpr DType value = DType::i8; };
+template <> struct dtype_of<int16_t> { static constexpr DType value = DType::i16; };
+template <> struct dtype_of<int32_t> { static constexpr DType value = DType::i32; };
+template <> struct dtype_of<int64_t> { static constexpr DType value = DType::i64; };
+template <> struct dtype_of<uint8_t> { static constexpr DType value = DType::u8; };
+template <> struct dtype_of<uint16_t> { static constexpr DType value = DType::u16; };
+template <> struct dtype_of<uint32_t> { static constexpr DType value = DType::u32; };
+template <> struct dtype_of<uint64_t> { static constexpr DType value = DType::u64; };
+template <> struct dtype_of<bool> { static constexpr DType value = DType::boolean; };
+template <> struct dtype_of<std::string> { static constexpr DType value = DType::string; };
+
+// Calls f.template operator()<T>() with the type that operators compute in: double for every float type, the integer
+// itself, bool. This is how one loop serves the oracle for all element types.
+template <class F>
+decltype(auto) with_compute_type(DType type, F&& f) {
+  switch (type) {
+    case DType::i8: return f.template operator()<int8_t>();
+    case DType::i16: return f.template operator()<int16_t>();
+    case DType::i32: return f.template operator()<int32_t>();
+    case DType::i64: return f.template operator()<int64_t>();
+    case DType::u8: return f.template operator()<uint8_t>();
+    case DType::u16: return f.template operator()<uint16_t>();
+    case DType::u32: return f.template operator()<uint32_t>();
+    case DType::u64: return f.template operator()<uint64_t>();
+    case DType::boolean: return f.template operator()<bool>();
+    case DType::string: throw Error("[dtype] strings cannot be computed with");
+    case DType::i4: return f.template operator()<int8_t>();
+    case DType::u4: return f.template operator()<uint8_t>();
+    default: return f.template operator()<double>();
+  }
+}
+// The type a tensor of this dtype is widened to before an oracle touches it: f64, or the integer's own (4 bits: 8).
+DType compute_dtype(DType);
+
+}  // namespace d5

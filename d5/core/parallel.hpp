@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// One policy for thread counts: a process has one number of threads, set once and early; our loops, OpenMP and every
+// backend use that number. Nobody else starts compute threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace d5 {
+
+int usable_cores();         // the affinity mask and the cgroup's quota, not the machine's count
+int threads();              // the process's number; default: usable_cores()
+void set_threads(int n);    // Error unless 1 <= n; backends read threads() when they compile
+
+// The environment a child needs before exec so that every runtime in it agrees (OMP_*, OPENBLAS_*, MKL_*, ...).
+std::vector<std::pair<std::string, std::string>> thread_environment(int n);
+// The cores a process of n threads is pinned to: n of the usable ones, one per physical core first, the last ones first
+// because the kernel's own work gathers on the first.
+std::vector<int> cores_for(int n);
+
+// Calls body(first, last) for disjoint ranges that cover [0, count), on threads() threads. No order is promised; a
+// range is at least `grain` long. An exception of a body reaches the caller.
+void parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
+
+}  // namespace d5

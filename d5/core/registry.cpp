@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/core/registry.hpp"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+
+namespace d5 {
+namespace {
+
+struct Slot {
+  const std::type_info* type;
+  std::shared_ptr<const void> entry;
+};
+struct Registries {
+  std::mutex mutex;
+  std::map<std::string, std::map<std::string, Slot, std::less<>>, std::less<>> kinds;
+};
+Registries& registries() {
+  static Registries all;
+  return all;
+}
+
+}  // namespace
+
+inline namespace D5_ABI {
+
+void registry_add(std::string_view kind, std::string_view name, const std::type_info& type,
+                  std::shared_ptr<const void> entry) {
+  auto& all = registries();
+  const std::scoped_lock lock(all.mutex);
+  // A later entry of the same name replaces the earlier one: a user's kernel or operator may override a built-in.
+  all.kinds[std::string(kind)].insert_or_assign(std::string(name), Slot{&type, std::move(entry)});
+}
+
+std::shared_ptr<const void> registry_find(std::string_view kind, std::string_view name, const std::type_info& type) {
+  auto& all = registries();
+  const std::scoped_lock lock(all.mutex);
+  const auto entries = all.kinds.find(kind);
+  if (entries == all.kinds.end()) return nullptr;
+  const auto slot = entries->second.find(name);
+  if (slot == entries->second.end()) return nullptr;
+  if (*slot->second.type != type)
+    throw Error("[registry] {} '{}' was registered as another type: a plugin of another version?", kind, name);
+  return slot->second.entry;
+}
+
+std::vector<std::string> registry_names(std::string_view kind) {
+  auto& all = registries();
+  const std::scoped_lock lock(all.mutex);
+  std::vector<std::string> names;
+  if (const auto entries = all.kinds.find(kind); entries != all.kinds.end())
+    for (const auto& [name, slot] : entries->second) names.push_back(name);
+  return names;
+}
+
+}  // namespace D5_ABI
+
+void load_plugin(const std::string& path) {
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return;
+  const std::string reason = dlerror();
+  if (reason.find("2d55abi_") != std::string::npos)  // d5::abi_N:: in a mangled name
+    throw Error("[plugin] {} was built for another version of libd5; rebuild it against this one", path);
+  throw Error("[plugin] {} does not load: {}", path, reason);
+}
+
+}  // namespace d5
