@@ -36,6 +36,9 @@ Roofline roofline_from_json(const nlohmann::json&);  // Error where it is not on
 // (a little more on machines with very large caches). Sets threads() meanwhile and restores it.
 Roofline measure_roofline(int threads, double budget_seconds);
 
+// The same, measured once per machine and kept (roofline_cache.hpp); the first call takes about two seconds.
+Roofline cached_roofline(int threads);
+
 // A quick look at the machine's present speed, in the same round as a case: 2 to 5 ms per call. Owns its buffers; they
 // are made on the first call for a size, which takes longer.
 class Probe {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roofline of a machine is measured once and kept in $XDG_CACHE_HOME/d5 or ~/.cache/d5. A file that is broken or
+// Where cached_roofline() keeps the roofline of a machine: $XDG_CACHE_HOME/d5 or ~/.cache/d5. A file that is broken or
 // belongs to another machine is measured anew and replaced; where nothing can be written, nothing is kept.
 #pragma once
 
@@ -10,8 +10,6 @@
 #include "d5/measure/roofline.hpp"
 
 namespace d5 {
-
-Roofline cached_roofline(int threads);  // the first call on a machine takes about two seconds
 
 std::filesystem::path cache_folder();   // empty where neither variable is set
 std::string roofline_key(int threads);  // CPU model, threads, usable ISA
