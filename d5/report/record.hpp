@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,7 +52,16 @@ struct Record {
   const Metric* metric(const std::string& name) const;
 };
 
+// JSON has no NaN and no infinity: a number that is not finite is written as null, and null is read back as NaN. Where
+// an object stands ("bound", "ci95") null means that there is none. An environment is written as kind, environment (its
+// hash) and details (what was captured), nothing else.
 nlohmann::json to_json(const Record&);
 Record record_from_json(const nlohmann::json&);  // Error names the missing or wrong field
+
+// The same as one line of text without its newline: here the metrics keep their order.
+std::string to_line(const Record&);
+Record record_from_line(std::string_view line);
+
+Record environment_record(std::string hash, nlohmann::json captured);
 
 }  // namespace d5
