@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// WHO computes it. A backend compiles a graph into an Executable with bound buffers; the steady state neither allocates nor
+// copies. Backends are modules opened when first asked for; nobody includes a concrete one.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "d5/core/parameter_set.hpp"
+#include "d5/graph/graph.hpp"
+
+namespace d5 {
+
+// Arithmetic that a backend may use. Never a default of the library: a comparison is fair only when it is said.
+enum class Math { strict, tf32, bf16, winograd };
+enum class Mode { inference, training };
+enum class LayoutChoice { plain, fast };  // row-major as ONNX says, or whatever the backend likes best
+enum class Fallback { error, reference };
+
+struct CompileOptions {
+  Mode mode = Mode::inference;
+  int slots = 1;                  // sets of activations: micro-batches in flight, double-buffered input
+  bool parameter_gradients = true;
+  bool input_gradients = false;   // of data inputs: GANs, pipeline stages, and every operator checked alone
+  Math math = Math::strict;
+  bool deterministic = false;
+  bool keep_denormals = true;
+  LayoutChoice layout = LayoutChoice::fast;
+  bool time_reorders = false;     // with fast layouts: convert inside forward/backward, or in write/read outside
+  Fallback fallback = Fallback::error;
+  std::string kernel = "builtin"; // or a user's kernel by its name
+  std::string device = "cpu";
+};
+Math parse_math(std::string_view);
+LayoutChoice parse_layout(std::string_view);
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+// A gradient that became final: a dense range of the ParameterSet, or rows of it.
+struct Gradient {
+  std::string_view parameter;
+  ParameterSet::Range range;
+  std::span<const Index> rows = {};  // empty: dense
+  void* event = nullptr;             // on a device: ordered after this
+};
+
+// The one hook for events, breakdown, trace and overlap. Called from any thread; must not block or throw.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void node_begin(const Node&, Pass) {}
+  virtual void node_end(const Node&, Pass) {}
+  virtual void gradient_ready(const Gradient&) {}
+};
+
+class Executable {
+ public:
+  struct Run {
+    int slot = 0;
+    bool add_gradients = false;
+    Observer* observer = nullptr;
+  };
+  enum class Role { value, gradient };
+
+  virtual ~Executable() = default;
+  virtual void forward(const Run&) = 0;
+  virtual void backward(const Run&) = 0;  // after forward of the same slot; output gradients were written (seeded)
+
+  // A value or gradient by name, canonical (row-major, host). These convert where the native layout differs, and are
+  // never part of a timed step. Error for a name that the plan does not keep.
+  virtual void write(Role, const std::string& name, const Tensor& canonical, int slot = 0) = 0;
+  virtual Tensor read(Role, const std::string& name, int slot = 0) = 0;
+  // The bound buffer itself, no copy; absent where its layout is not canonical.
+  virtual Tensor view(Role, const std::string& name, int slot = 0) = 0;
+
+  virtual size_t bytes() const = 0;   // activations, gradients and workspace that this executable owns
+  virtual Facts kernels() const = 0;  // node -> the implementation that was chosen, as the library names it
+};
+
+// A point in time on the backend's own clock: device events on a GPU.
+struct Mark {
+  std::chrono::steady_clock::time_point host;
+  void* event = nullptr;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::optional<std::string> why_not(const Graph&, const CompileOptions&) const = 0;  // empty: it can
+  virtual std::unique_ptr<Executable> compile(const Graph&, ParameterSet&, const CompileOptions&) = 0;
+  virtual Facts facts() const = 0;    // library, version, ISA, threads, ...
+  virtual Memory& memory() { return host_memory(); }
+  virtual Mark mark() { return {std::chrono::steady_clock::now()}; }
+  virtual double seconds(const Mark& from, const Mark& to) { return std::chrono::duration<double>(to.host - from.host).count(); }
+  virtual void synchronize() {}
+};
+
+struct backends {
+  static constexpr const char* kind = "backend";
+  struct Entry {
+    std::function<std::unique_ptr<Backend>()> make;
+  };
+  template <class T>
+  static Entry entry() {
+    return {[]() -> std::unique_ptr<Backend> { return std::make_unique<T>(); }};
+  }
+};
+
+struct BackendStatus {
+  std::string name;
+  bool available = false;
+  std::string reason;     // why it is off, or what it is
+  std::string module;     // path of its file; empty for built-in ones
+};
+// Every backend this build knows of, without opening any.
+std::vector<BackendStatus> backend_statuses();
+// Opens the module if needed. UsageError on an unknown name, Error with the reason where it is off.
+std::unique_ptr<Backend> open_backend(const std::string& name);
+
+}  // namespace d5

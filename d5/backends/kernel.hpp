@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// One (backend, operator). "My faster Conv" is a Kernel, in one file that ends with
+//   D5_REGISTER_KERNEL(onednn, "Conv", "mine", MyConv);        built-in ones are named "builtin"
+// Calls: why_not; then prepare once; then bind once per slot; then forward and backward any number of times.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "d5/backends/backend.hpp"
+
+namespace d5 {
+
+// A native layout of one tensor. Null means row-major. Conversions are for checks and checkpoints, not for timed steps.
+class Layout {
+ public:
+  virtual ~Layout() = default;
+  virtual size_t bytes() const = 0;
+  virtual std::string name() const = 0;  // two layouts with the same name hold the same bytes
+  virtual void from_plain(const Tensor& plain, void* native) const = 0;
+  virtual void to_plain(const void* native, const Tensor& plain) const = 0;
+};
+using LayoutPtr = std::shared_ptr<const Layout>;
+
+// What a kernel learns before the first step, and what it answers.
+struct KernelSetup {
+  const Node& node;
+  const Operator& op;
+  std::vector<TensorSpec> inputs, outputs;
+  const CompileOptions& options;
+  std::vector<bool> wants_gradient;  // by input; all false: backward is never called
+  std::vector<bool> is_parameter;    // by input
+
+  // Answers: by input or output. A gradient has the layout given here, which may differ from its value's.
+  std::vector<LayoutPtr> input_layouts, output_layouts, input_gradient_layouts, output_gradient_layouts;
+
+  bool training() const;
+};
+
+// Bound memory of one slot, in the layouts the kernel asked for; null where absent.
+struct Buffers {
+  std::vector<void*> inputs, outputs, input_gradients, output_gradients;
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual std::optional<std::string> why_not(const KernelSetup&) const { return {}; }
+  virtual void prepare(KernelSetup&) {}
+  virtual void bind(int slot, const Buffers&) = 0;
+  virtual void forward(int slot) = 0;
+  virtual void backward(int slot);                          // default: Error
+  virtual std::string implementation() const = 0;           // as the library names it: "brgemm:avx512_core"
+  virtual size_t workspace_bytes() const { return 0; }
+};
+
+struct kernels {
+  static constexpr const char* kind = "kernel";
+  struct Entry {
+    std::function<std::unique_ptr<Kernel>()> make;
+  };
+  template <class T>
+  static Entry entry() {
+    return {[]() -> std::unique_ptr<Kernel> { return std::make_unique<T>(); }};
+  }
+};
+#define D5_REGISTER_KERNEL(backend, op, name, Type) D5_REGISTER(kernels, #backend ":" op ":" name, Type)
+
+// The kernel of that name for this backend and operator, or null.
+std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::string& op, const std::string& name);
+
+// Runs a graph node by node through kernels: what `reference`, `onednn` and `cuda` share. `find` gives the kernel of a node
+// (null: none, which is an Error unless options.fallback says reference).
+using FindKernel = std::function<std::unique_ptr<Kernel>(const Node&)>;
+std::unique_ptr<Executable> compile_kernels(const Graph&, ParameterSet&, const CompileOptions&, const FindKernel&);
+std::optional<std::string> why_not_kernels(const Graph&, const CompileOptions&, const FindKernel&, std::string_view backend);
+
+}  // namespace d5
