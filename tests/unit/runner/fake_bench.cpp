@@ -50,13 +50,13 @@ void misbehave(const std::string& does) {
 
 class FakeSession final : public Session {
  public:
-  explicit FakeSession(Json fields) : fields_(std::move(fields)) {}
+  explicit FakeSession(Json fields) : fields_(std::move(fields)) { std::srand(static_cast<unsigned>(getpid())); }
 
   Outcome prepare(Depth depth) override {
     report_progress("half way", 0.5);
     act("prepare");
     Outcome outcome;
-    outcome.details = {{"threads", threads()}, {"depth", name(depth)}, {"memory_bytes", fields_.value("memory_bytes", 1000)}};
+    outcome.details = {{"threads", threads()}, {"depth", name(depth)}, {"memory_bytes", fields_.value("memory_bytes", 1000.0)}};
     outcome.details["pid"] = getpid();
     outcome.details["cap"] = std::getenv("ONEDNN_MAX_CPU_ISA") ? std::getenv("ONEDNN_MAX_CPU_ISA") : "";
     outcome.details["variable"] = std::getenv("D5_FAKE") ? std::getenv("D5_FAKE") : "";
