@@ -69,11 +69,11 @@ class Child {
  private:
   nlohmann::json wait_message(double deadline, double seconds);
   void wait_for_bytes();
-  bool ended();                     // has it exited? Then wait_status_ says how
+  bool ended();  // has it exited? Then wait_status_ says how
   bool ended_within(double seconds);
   void check_limits(double deadline, double seconds);
   void drain_output();
-  void end();                       // killed with all it started, and reaped
+  void end();  // killed with all it started, and reaped
   [[noreturn]] void lose(const std::string& reason);
 
   ChildSettings settings_;

@@ -30,20 +30,21 @@ class Group {
  private:
   struct Member {
     CaseResult result;
-    std::string key;            // of its child
-    int id = 0;                 // of its session in that child
-    bool alive = true;          // still to be measured
-    bool open = false;          // prepared in the child that is there now
-    bool converged = false;     // at the last look
+    std::string key;         // of its child
+    int id = 0;              // of its session in that child
+    bool alive = true;       // still to be measured
+    bool open = false;       // prepared in the child that is there now
+    bool converged = false;  // at the last look
     int prepared_launch = -1;
     Slice slice;
-    double memory_bytes = 0;    // what one child needed at most
+    double memory_bytes = 0;  // what one child needed at most
   };
 
   void check_only();
   void measure();
   void launch(int number);
-  bool launch_together(const std::vector<Member*>& members, int number);  // false: they do not fit, nothing was measured
+  bool launch_together(const std::vector<Member*>& members,
+                       int number);  // false: they do not fit, nothing was measured
   bool next_fits(const Member& prepared);
   void ensure_open(Member&, int number);
   void take_slice(Member&, int number, int round);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The children of a run, one for each (backend, threads, device, environment). At most one of them is running; the others
-// are stopped.
+// The children of a run, one for each (backend, threads, device, environment). At most one of them is running; the
+// others are stopped.
 #pragma once
 
 #include <map>
@@ -16,7 +16,8 @@ std::string child_key(const Json& fields);
 
 class ChildPool {
  public:
-  ChildPool(const RunOptions& options, const std::atomic<bool>& interrupted) : options_(options), interrupted_(interrupted) {}
+  ChildPool(const RunOptions& options, const std::atomic<bool>& interrupted)
+      : options_(options), interrupted_(interrupted) {}
 
   // The child of this key, started where there is none; all others are stopped.
   Child& take(const std::string& key, const Json& fields);

@@ -22,15 +22,15 @@ struct StartedProcess {
   int output;  // what it writes to stdout and stderr; reading never waits
 };
 
-// In a process group of its own (a Ctrl-C at the terminal is not for it), with stdin empty; it is killed when the thread
-// that started it ends. Error in plain words where the program cannot be executed.
+// In a process group of its own (a Ctrl-C at the terminal is not for it), with stdin empty; it is killed when the
+// thread that started it ends. Error in plain words where the program cannot be executed.
 StartedProcess start_process(const ProcessStart&);
 
 std::string describe_end(int wait_status);  // "killed by SIGSEGV (Segmentation fault)", "exited with status 3"
 
-size_t resident_bytes(pid_t);      // 0 where it is gone
+size_t resident_bytes(pid_t);  // 0 where it is gone
 size_t peak_resident_bytes(pid_t);
-double process_cpu_seconds(pid_t); // user + system, all threads
+double process_cpu_seconds(pid_t);  // user + system, all threads
 
 // What can be allocated now without swapping, within the limit of the control group.
 size_t available_memory_bytes();

@@ -22,10 +22,10 @@ class LineSocket {
   LineSocket& operator=(const LineSocket&) = delete;
 
   int descriptor() const { return descriptor_; }
-  void send(const Json& message);           // Error where the other side is gone or does not read
-  bool fill();                              // takes what has come, without waiting; false: the other side is gone
-  std::optional<std::string> take_line();   // the next whole line; Error where it is too long
-  std::optional<std::string> read_line();   // waits for it; empty: the other side is gone
+  void send(const Json& message);          // Error where the other side is gone or does not read
+  bool fill();                             // takes what has come, without waiting; false: the other side is gone
+  std::optional<std::string> take_line();  // the next whole line; Error where it is too long
+  std::optional<std::string> read_line();  // waits for it; empty: the other side is gone
 
  private:
   int descriptor_;

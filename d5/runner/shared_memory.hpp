@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors between processes: a file in memory, named by the parent, filled by the child. Transport only: nobody computes
-// in it.
+// Tensors between processes: a file in memory, named by the parent, filled by the child. Transport only: nobody
+// computes in it.
 #pragma once
 
 #include <string>
