@@ -18,7 +18,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
     size_t diagonal = row[0];
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) == std::tolower(static_cast<unsigned char>(b[j - 1]));
+      const bool same =
+          std::tolower(static_cast<unsigned char>(a[i - 1])) == std::tolower(static_cast<unsigned char>(b[j - 1]));
       const size_t next = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)});
       diagonal = row[j];
       row[j] = next;
@@ -45,8 +46,8 @@ std::string nearest_name(std::string_view wrong, std::span<const std::string> le
 void fail_unknown(std::string_view place, std::string_view what, std::string_view wrong,
                   std::span<const std::string> legal) {
   const std::string near = nearest_name(wrong, legal);
-  throw UsageError("{} unknown {} '{}'{}. Legal: {}", place, what, wrong,
-                   near.empty() ? "" : fmt::format("; did you mean '{}'?", near), fmt::join(legal, ", "));
+  throw UsageError("{} unknown {} '{}'{} Legal: {}", place, what, wrong,
+                   near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(legal, ", "));
 }
 
 }  // namespace d5

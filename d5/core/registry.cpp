@@ -16,6 +16,7 @@ struct Slot {
 struct Registries {
   std::mutex mutex;
   std::map<std::string, std::map<std::string, Slot, std::less<>>, std::less<>> kinds;
+  std::vector<std::shared_ptr<const void>> all_entries;  // replaced ones too: callers hold plain references
 };
 Registries& registries() {
   static Registries all;
@@ -31,6 +32,7 @@ void registry_add(std::string_view kind, std::string_view name, const std::type_
   auto& all = registries();
   const std::scoped_lock lock(all.mutex);
   // A later entry of the same name replaces the earlier one: a user's kernel or operator may override a built-in.
+  all.all_entries.push_back(entry);
   all.kinds[std::string(kind)].insert_or_assign(std::string(name), Slot{&type, std::move(entry)});
 }
 
@@ -60,8 +62,10 @@ std::vector<std::string> registry_names(std::string_view kind) {
 void load_plugin(const std::string& path) {
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return;
   const std::string reason = dlerror();
-  if (reason.find("2d55abi_") != std::string::npos)  // d5::abi_N:: in a mangled name
-    throw Error("[plugin] {} was built for another version of libd5; rebuild it against this one", path);
+  // A missing symbol of namespace d5, mangled: the plugin expects another ABI's.
+  if (reason.find("undefined symbol: _ZN2d5") != std::string::npos ||
+      reason.find("undefined symbol: _ZNK2d5") != std::string::npos)
+    throw Error("[plugin] {} was built for another version of libd5; rebuild it against this one ({})", path, reason);
   throw Error("[plugin] {} does not load: {}", path, reason);
 }
 
