@@ -72,7 +72,7 @@ int judge_all(const Recipe& recipe, const std::vector<Record>& records) {
   int status = exit_passed;
   for (const Accept& accept : recipe.accept)
     for (const Record& record : records) {
-      const Judgement judgement = judge(accept, record);
+      const Judgement judgement = judge(record, accept.metric, accept.relation, accept.threshold);
       if (judgement.outcome == Judgement::Outcome::accepted) continue;
       fmt::print(stderr, "{}: {}\n", record.rerun, judgement.text);
       status = exit_refused;
@@ -130,7 +130,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
   if (!flags.quiet) fmt::print(stderr, "{} case{}; looking at the machine\n", cases.size(), cases.size() == 1 ? "" : "s");
   const Record environment = environment_record(cases);
   writer.write(environment);
-  if (flags.json) std::cout << to_json(environment).dump() << "\n" << std::flush;
+  if (flags.json) std::cout << to_line(environment) << "\n" << std::flush;
 
   std::vector<Record> records;
   ProgressBar bar(flags.quiet);
@@ -140,7 +140,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
         Record record = made;
         record.environment = environment.environment;
         writer.write(record);
-        if (flags.json) std::cout << to_json(record).dump() << "\n" << std::flush;
+        if (flags.json) std::cout << to_line(record) << "\n" << std::flush;
         records.push_back(std::move(record));
       },
       [&](const Progress& progress) { bar.show(progress); }, interrupted);
@@ -157,6 +157,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
   if (const int status = status_of(records)) return status;
   if (options.depth == Depth::measure)
     if (const int status = judge_all(recipe, records)) return status;
+  records.push_back(environment);
   return finished ? finished(records) : exit_passed;
 }
 

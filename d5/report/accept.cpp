@@ -11,6 +11,8 @@
 namespace d5 {
 namespace {
 
+using Outcome = Judgement::Outcome;
+
 bool holds(double value, const std::string& relation, double threshold) {
   if (relation == ">=") return value >= threshold;
   if (relation == "<=") return value <= threshold;
@@ -47,11 +49,11 @@ std::string shown(double value) { return fmt::format("{:.4g}", value); }
 
 }  // namespace
 
-std::string to_string(Acceptance acceptance) {
-  switch (acceptance) {
-    case Acceptance::accepted: return "accepted";
-    case Acceptance::refused: return "refused";
-    case Acceptance::unclear: break;
+std::string to_string(Judgement::Outcome outcome) {
+  switch (outcome) {
+    case Outcome::accepted: return "accepted";
+    case Outcome::refused: return "refused";
+    case Outcome::unclear: break;
   }
   return "unclear";
 }
@@ -61,23 +63,25 @@ Judgement judge(const Record& record, const std::string& metric, const std::stri
   const std::string condition = fmt::format("{} {}", relation, shown(threshold));
   if (record.status != "passed") {
     const bool wrong = record.status == "failed" || record.status == "error";
-    const Acceptance a = wrong ? Acceptance::refused : Acceptance::unclear;
+    const Outcome a = wrong ? Outcome::refused : Outcome::unclear;
     return {a, fmt::format("{} {}: {}, the case is {}", metric, condition, to_string(a), record.status)};
   }
   const Metric m = metric_of(record, metric);
   if (!m.ci95) {
     const bool exact = metric.rfind("error", 0) == 0 && std::isfinite(m.median);
-    const Acceptance a = !exact                                 ? Acceptance::unclear
-                         : holds(m.median, relation, threshold) ? Acceptance::accepted
-                                                                : Acceptance::refused;
+    const Outcome a = !exact                                 ? Outcome::unclear
+                      : holds(m.median, relation, threshold) ? Outcome::accepted
+                                                             : Outcome::refused;
     return {a, fmt::format("{} {}{} {}: {}", metric, shown(m.median), exact ? "" : " (no interval)", condition,
                            to_string(a))};
   }
   const auto [low, high] = *m.ci95;
+  if (!std::isfinite(low) || !std::isfinite(high)) {
+    return {Outcome::unclear,
+            fmt::format("{} {} (no finite interval) {}: unclear", metric, shown(m.median), condition)};
+  }
   const bool at_low = holds(low, relation, threshold), at_high = holds(high, relation, threshold);
-  const Acceptance a = at_low && at_high     ? Acceptance::accepted
-                       : !at_low && !at_high ? Acceptance::refused
-                                             : Acceptance::unclear;
+  const Outcome a = at_low && at_high ? Outcome::accepted : !at_low && !at_high ? Outcome::refused : Outcome::unclear;
   return {a, fmt::format("{} {} ({} .. {}) {}: {}", metric, shown(m.median), shown(low), shown(high), condition,
                          to_string(a))};
 }

@@ -9,10 +9,9 @@
 
 namespace d5 {
 
-enum class Acceptance { accepted, refused, unclear };
-
 struct Judgement {
-  Acceptance acceptance;
+  enum class Outcome { accepted, refused, unclear };
+  Outcome outcome;
   std::string text;  // "share 0.89 (0.88 .. 0.90) >= 0.8: accepted"
 };
 
@@ -21,6 +20,6 @@ struct Judgement {
 // where the record has no such metric though it passed.
 Judgement judge(const Record& record, const std::string& metric, const std::string& relation, double threshold);
 
-std::string to_string(Acceptance acceptance);
+std::string to_string(Judgement::Outcome outcome);
 
 }  // namespace d5

@@ -225,13 +225,15 @@ std::string constants_text(const Layout& layout, const Block& block) {
   return parts.empty() ? "" : fmt::format("{}\n", fmt::join(parts, ", "));
 }
 
-std::string machine_of(const Block& block, std::span<const Record> environments) {
+std::string machine_of(const Block& block, std::span<const Record> environments, Notes& notes) {
   const Record& r = *block.front().record;
   for (const Record& e : environments) {
     if (e.environment != r.environment) continue;
     const auto threads = r.fields.find("threads");
     const bool whole = threads != r.fields.end() && threads->is_number_integer();
-    return machine_text(e, field_text(r.fields, "dtype"), whole ? threads->get<int>() : 1);
+    const std::string text = machine_text(e, field_text(r.fields, "dtype"), whole ? threads->get<int>() : 1);
+    const std::string marks = notes.mark(e.warnings);
+    return text.empty() || marks.empty() ? text + marks : text + " " + marks;
   }
   return {};
 }
@@ -246,7 +248,7 @@ std::string block_text(const Block& block, std::span<const Record> environments,
   for (const Row& row : block) add_row(table, layout, row, notes);
 
   std::string result = heading(block);
-  if (const std::string machine = machine_of(block, environments); !machine.empty()) {
+  if (const std::string machine = machine_of(block, environments, notes); !machine.empty()) {
     const size_t used = display_width(result) + display_width(machine);
     result += used + 4 <= table.width() ? std::string(table.width() - used, ' ') : "\n";
     result += machine;
@@ -281,9 +283,8 @@ std::string machine_text(const Record& environment, const std::string& dtype, in
   const nlohmann::json& e = environment.details;
   std::vector<std::string> names, rates;
   const nlohmann::json cpu = e.value("cpu", nlohmann::json::object());
-  for (const char* key : {"model", "isa"}) {
-    if (cpu.contains(key) && cpu[key].is_string()) names.push_back(one_line(cpu[key].get<std::string>()));
-  }
+  if (cpu.contains("model")) names.push_back(one_line(cpu["model"].get<std::string>()));
+  if (cpu.contains("isa")) names.push_back(one_line(cpu["isa"].at("best").get<std::string>()));
   for (const nlohmann::json& roofline : e.value("rooflines", nlohmann::json::array())) {
     if (roofline.at("threads").get<int>() != threads) continue;
     const nlohmann::json& peaks = roofline.at("peak_flops");

@@ -2,7 +2,7 @@
 // The table for people. A block holds the cases of one operator, dtype, pass, thread count and machine; these stand in
 // its heading, with all other fields that do not vary in it. The backend and what varies are columns.
 //
-// The heading's machine part comes from the environment record: details.cpu.model, details.cpu.isa, and of
+// The heading's machine part comes from the environment record: details.cpu.model, details.cpu.isa.best, and of
 // details.rooflines (each as to_json of a Roofline) the one of the block's thread count. What is missing is left out.
 #pragma once
 

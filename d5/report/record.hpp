@@ -55,7 +55,7 @@ struct Record {
 
 // JSON has no NaN and no infinity: a number that is not finite is written as null, and null is read back as NaN. Where
 // an object stands ("bound", "ci95") null means that there is none. An environment is written as kind, environment (its
-// hash) and details (what was captured), nothing else.
+// hash), warnings and details (what was captured), nothing else.
 nlohmann::json to_json(const Record&);
 Record record_from_json(const nlohmann::json&);  // Error names the missing or wrong field
 

@@ -57,17 +57,16 @@ bool meet(const Metric* a, const Metric* b) {
 }
 
 bool has_times(const Record& r) {
-  return !r.samples.time_s.empty() &&
+  return r.status == "passed" && !r.samples.time_s.empty() &&
          std::all_of(r.samples.time_s.begin(), r.samples.time_s.end(), [](double t) { return t > 0; });
 }
 
 }  // namespace
 
-Agreement agreement(const Record& original, const Record& repetition, const Record* original_environment,
-                    const Record* repetition_environment, const VerdictOptions& options) {
+Agreement agreement(const Record& original, const Record& repetition, const VerdictOptions& options,
+                    size_t comparisons) {
   Agreement result;
-  nlohmann::json before = without(original.fields, "kind"), after = without(repetition.fields, "kind");
-  result.case_differences = differences(before, after);
+  result.case_differences = differences(without(original.fields, "kind"), without(repetition.fields, "kind"));
   if (original.kind != repetition.kind) {
     result.case_differences.push_back(fmt::format("kind: {}, now {}", original.kind, repetition.kind));
   }
@@ -75,41 +74,77 @@ Agreement agreement(const Record& original, const Record& repetition, const Reco
     result.status_difference = fmt::format("{}, now {}{}{}", original.status, repetition.status,
                                            repetition.reason.empty() ? "" : ": ", repetition.reason);
   }
-  if (original_environment && repetition_environment) {
-    // "now" holds load, clock and time of day: it always differs.
-    result.environment_differences =
-        differences(without(original_environment->details, "now"), without(repetition_environment->details, "now"));
-  } else {
-    result.environment_differences.push_back(
-        fmt::format("the environment of the {} is not known", original_environment ? "repetition" : "original"));
-  }
   result.intervals_meet = meet(original.metric("time"), repetition.metric("time"));
-  bool timed = true;
-  if (original.status == "passed" && repetition.status == "passed" && has_times(original) && has_times(repetition)) {
-    result.comparison =
-        compare_unpaired(launch_medians(repetition), launch_medians(original), options.margin, options.alpha);
-    const Verdict verdict = result.comparison->verdict;
-    timed = verdict == Verdict::same || result.intervals_meet;
+  bool time_agrees = true;
+  if (has_times(original) && has_times(repetition)) {
+    result.comparison = compare_unpaired(launch_medians(repetition), launch_medians(original), options.margin,
+                                         options.alpha, comparisons);
+    time_agrees = result.comparison->verdict == Verdict::same || result.intervals_meet;
   }
-  result.agrees = result.case_differences.empty() && result.status_difference.empty() && timed;
+  result.agrees = result.case_differences.empty() && result.status_difference.empty() && time_agrees;
   return result;
 }
 
-std::string agreement_text(const Agreement& a) {
-  std::string result = a.agrees ? "The repetition agrees" : "The repetition does not agree";
-  if (a.comparison) {
-    result += fmt::format("; time: {}, the 95 % intervals {}", verdict_text(*a.comparison),
-                          a.intervals_meet ? "meet" : "do not meet");
+std::vector<std::string> environment_differences(const Record& original, const Record& repetition) {
+  return differences(without(original.details, "now"), without(repetition.details, "now"));
+}
+
+Reproduction reproduce_records(const RecordFile& before, std::span<const Record> after, const VerdictOptions& options) {
+  Reproduction result;
+  std::vector<std::pair<const Record*, const Record*>> pairs;
+  for (const Record& original : before.records) {
+    const auto repetition = std::find_if(after.begin(), after.end(), [&](const Record& r) {
+      return r.kind == original.kind && without(r.fields, "kind") == without(original.fields, "kind");
+    });
+    if (repetition == after.end()) {
+      result.missing.push_back(case_name(original));
+    } else {
+      pairs.emplace_back(&original, &*repetition);
+    }
   }
-  result += ".\n";
-  if (!a.status_difference.empty()) result += "Status: " + one_line(a.status_difference) + "\n";
+  std::set<std::pair<std::string, std::string>> environments;
+  for (const auto& [original, repetition] : pairs) {
+    result.cases.push_back({case_name(*original), agreement(*original, *repetition, options, pairs.size())});
+    if (!environments.insert({original->environment, repetition->environment}).second) continue;
+    const Record* old_environment = before.environment(original->environment);
+    const auto new_environment =
+        std::find_if(after.begin(), after.end(), [&, hash = repetition->environment](const Record& r) {
+          return r.kind == "environment" && r.environment == hash;
+        });
+    if (!old_environment || new_environment == after.end()) {
+      result.environment_differences.push_back(
+          fmt::format("the environment of the {} is not known", old_environment ? "repetition" : "original"));
+      continue;
+    }
+    for (std::string& text : environment_differences(*old_environment, *new_environment)) {
+      result.environment_differences.push_back(std::move(text));
+    }
+  }
+  result.agrees =
+      result.missing.empty() && !result.cases.empty() &&
+      std::all_of(result.cases.begin(), result.cases.end(), [](const auto& c) { return c.agreement.agrees; });
+  return result;
+}
+
+std::string to_text(const Reproduction& r) {
+  std::string result;
+  for (const auto& [name, a] : r.cases) {
+    result += fmt::format("{}: {}", one_line(name), a.agrees ? "agrees" : "does not agree");
+    if (a.comparison) {
+      result += fmt::format("; {}, the 95 % intervals {}", verdict_text(*a.comparison),
+                            a.intervals_meet ? "meet" : "do not meet");
+    }
+    if (!a.status_difference.empty()) result += "; " + one_line(a.status_difference);
+    for (const std::string& difference : a.case_differences) result += "; " + difference;
+    result += "\n";
+  }
   const auto list = [&](const char* title, const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     result += fmt::format("{}:\n", title);
-    for (const std::string& line : lines) result += "  " + line + "\n";
+    for (const std::string& line : lines) result += "  " + one_line(line) + "\n";
   };
-  list("The case differs", a.case_differences);
-  list("The environment differs", a.environment_differences);
+  list("Not repeated", r.missing);
+  list("The environment differs", r.environment_differences);
   return result;
 }
 
