@@ -51,8 +51,8 @@ class Kernel {
   virtual void prepare(KernelSetup&) {}
   virtual void bind(int slot, const Buffers&) = 0;
   virtual void forward(int slot) = 0;
-  virtual void backward(int slot);                          // default: Error
-  virtual std::string implementation() const = 0;           // as the library names it: "brgemm:avx512_core"
+  virtual void backward(int slot);                 // default: Error
+  virtual std::string implementation() const = 0;  // as the library names it: "brgemm:avx512_core"
   virtual size_t workspace_bytes() const { return 0; }
 };
 
@@ -71,10 +71,11 @@ struct kernels {
 // The kernel of that name for this backend and operator, or null.
 std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::string& op, const std::string& name);
 
-// Runs a graph node by node through kernels: what `reference`, `onednn` and `cuda` share. `find` gives the kernel of a node
-// (null: none, which is an Error unless options.fallback says reference).
+// Runs a graph node by node through kernels: what `reference`, `onednn` and `cuda` share. `find` gives the kernel of a
+// node (null: none, which is an Error unless options.fallback says reference).
 using FindKernel = std::function<std::unique_ptr<Kernel>(const Node&)>;
 std::unique_ptr<Executable> compile_kernels(const Graph&, ParameterSet&, const CompileOptions&, const FindKernel&);
-std::optional<std::string> why_not_kernels(const Graph&, const CompileOptions&, const FindKernel&, std::string_view backend);
+std::optional<std::string> why_not_kernels(const Graph&, const CompileOptions&, const FindKernel&,
+                                           std::string_view backend);
 
 }  // namespace d5

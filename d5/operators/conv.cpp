@@ -122,7 +122,7 @@ class Conv final : public Operator {
                                {"c", "input channels", 64},
                                {"size", "input sizes: 1 to 3 of them decide the dimension", "56x56"},
                                {"k", "output channels", 64},
-                               {"kernel", "kernel sizes", "3x3"},
+                               {"filter", "filter sizes", "3x3"},
                                {"groups", "groups of channels", 1},
                                {"bias", "add a bias to each output channel", true}};
     for (Parameter& parameter : window_parameters()) all.push_back(std::move(parameter));
@@ -131,7 +131,7 @@ class Conv final : public Operator {
 
   static OperatorCase describe(const Attributes& v, DType type) {
     const Index n = v.integer("n", 0), c = v.integer("c", 0), k = v.integer("k", 0), groups = v.integer("groups", 1);
-    const auto size = window_sizes(v, "size"), kernel = sizes(v, "kernel", size.size());
+    const auto size = window_sizes(v, "size"), kernel = sizes(v, "filter", size.size());
     if (groups < 1 || c % groups != 0)
       throw UsageError("{} groups is {}; it must divide the {} channels", place, groups, c);
     std::vector<Index> x{n, c}, w{k, c / groups};
@@ -148,18 +148,18 @@ class Conv final : public Operator {
 
   static std::vector<Attributes> cases() {
     return {
-        {{"n", 1}, {"c", 1}, {"size", "1x1"}, {"k", 1}, {"kernel", "1x1"}},
-        {{"n", 2}, {"c", 3}, {"size", "7x5"}, {"k", 4}, {"kernel", "3x3"}, {"pad", "1"}},
-        {{"n", 1}, {"c", 5}, {"size", "6x9"}, {"k", 7}, {"kernel", "1x1"}, {"stride", "2"}, {"bias", false}},
-        {{"n", 2}, {"c", 2}, {"size", "11x10"}, {"k", 3}, {"kernel", "2x3"}, {"stride", "3x4"}},
-        {{"n", 1}, {"c", 3}, {"size", "8x6"}, {"k", 2}, {"kernel", "3x2"}, {"pads", "0x1x2x1"}},
-        {{"n", 2}, {"c", 6}, {"size", "9x9"}, {"k", 6}, {"kernel", "3x3"}, {"pad", "1"}, {"groups", 6}},
-        {{"n", 1}, {"c", 4}, {"size", "10x8"}, {"k", 6}, {"kernel", "3x3"}, {"groups", 2}, {"stride", "2x1"}},
-        {{"n", 1}, {"c", 2}, {"size", "11x9"}, {"k", 3}, {"kernel", "3x2"}, {"dilation", "2x3"}, {"pad", "2x1"}},
-        {{"n", 2}, {"c", 3}, {"size", "13"}, {"k", 4}, {"kernel", "5"}, {"stride", "2"}, {"pad", "2"}},
-        {{"n", 1}, {"c", 2}, {"size", "5x6x4"}, {"k", 3}, {"kernel", "3x2x3"}, {"stride", "1x2x1"}, {"pad", "1x0x1"}},
-        {{"n", 1}, {"c", 2}, {"size", "8x7"}, {"k", 2}, {"kernel", "3x4"}, {"stride", "2"}, {"auto_pad", "SAME_UPPER"}},
-        {{"n", 1}, {"c", 64}, {"size", "14x14"}, {"k", 64}, {"kernel", "3x3"}, {"pad", "1"}}};
+        {{"n", 1}, {"c", 1}, {"size", "1x1"}, {"k", 1}, {"filter", "1x1"}},
+        {{"n", 2}, {"c", 3}, {"size", "7x5"}, {"k", 4}, {"filter", "3x3"}, {"pad", "1"}},
+        {{"n", 1}, {"c", 5}, {"size", "6x9"}, {"k", 7}, {"filter", "1x1"}, {"stride", "2"}, {"bias", false}},
+        {{"n", 2}, {"c", 2}, {"size", "11x10"}, {"k", 3}, {"filter", "2x3"}, {"stride", "3x4"}},
+        {{"n", 1}, {"c", 3}, {"size", "8x6"}, {"k", 2}, {"filter", "3x2"}, {"pads", "0x1x2x1"}},
+        {{"n", 2}, {"c", 6}, {"size", "9x9"}, {"k", 6}, {"filter", "3x3"}, {"pad", "1"}, {"groups", 6}},
+        {{"n", 1}, {"c", 4}, {"size", "10x8"}, {"k", 6}, {"filter", "3x3"}, {"groups", 2}, {"stride", "2x1"}},
+        {{"n", 1}, {"c", 2}, {"size", "11x9"}, {"k", 3}, {"filter", "3x2"}, {"dilation", "2x3"}, {"pad", "2x1"}},
+        {{"n", 2}, {"c", 3}, {"size", "13"}, {"k", 4}, {"filter", "5"}, {"stride", "2"}, {"pad", "2"}},
+        {{"n", 1}, {"c", 2}, {"size", "5x6x4"}, {"k", 3}, {"filter", "3x2x3"}, {"stride", "1x2x1"}, {"pad", "1x0x1"}},
+        {{"n", 1}, {"c", 2}, {"size", "8x7"}, {"k", 2}, {"filter", "3x4"}, {"stride", "2"}, {"auto_pad", "SAME_UPPER"}},
+        {{"n", 1}, {"c", 64}, {"size", "14x14"}, {"k", 64}, {"filter", "3x3"}, {"pad", "1"}}};
   }
 
  private:

@@ -79,7 +79,7 @@ class MaxPool final : public Operator {
     std::vector<Parameter> all{{"n", "images", 16},
                                {"c", "channels", 64},
                                {"size", "input sizes: 1 to 3 of them decide the dimension", "112x112"},
-                               {"kernel", "window sizes", "3x3"},
+                               {"window", "window sizes", "3x3"},
                                {"ceil_mode", "a last window may reach beyond the padded input", false},
                                {"storage_order", "1: indices count column-major", 0},
                                {"indices", "also make the output of indices", false}};
@@ -93,7 +93,7 @@ class MaxPool final : public Operator {
     x.insert(x.end(), size.begin(), size.end());
     OperatorCase one{.attributes = window_attributes(v, size.size())};
     one.inputs.push_back({.spec = {type, Shape(std::move(x))}});
-    one.attributes.set("kernel_shape", sizes(v, "kernel", size.size()));
+    one.attributes.set("kernel_shape", sizes(v, "window", size.size()));
     one.attributes.set("ceil_mode", int64_t{v.flag("ceil_mode", false)});
     one.attributes.set("storage_order", v.integer("storage_order", 0));
     one.outputs = v.flag("indices", false) ? 2 : 1;
@@ -101,18 +101,18 @@ class MaxPool final : public Operator {
   }
 
   static std::vector<Attributes> cases() {
-    return {{{"n", 1}, {"c", 1}, {"size", "1x1"}, {"kernel", "1x1"}},
-            {{"n", 2}, {"c", 3}, {"size", "7x5"}, {"kernel", "2x2"}, {"stride", "2"}},
-            {{"n", 1}, {"c", 2}, {"size", "9x8"}, {"kernel", "3x3"}, {"stride", "2"}, {"pad", "1"}},
-            {{"n", 1}, {"c", 3}, {"size", "6x7"}, {"kernel", "3x3"}},
-            {{"n", 2}, {"c", 2}, {"size", "10x9"}, {"kernel", "2x1"}, {"stride", "3x4"}},
-            {{"n", 1}, {"c", 2}, {"size", "8x7"}, {"kernel", "3x2"}, {"pads", "0x1x2x0"}},
-            {{"n", 1}, {"c", 2}, {"size", "8x7"}, {"kernel", "3x3"}, {"stride", "2"}, {"ceil_mode", true}},
-            {{"n", 1}, {"c", 1}, {"size", "11x9"}, {"kernel", "3x2"}, {"dilation", "2x3"}},
-            {{"n", 1}, {"c", 2}, {"size", "7x6"}, {"kernel", "2x3"}, {"stride", "2"}, {"auto_pad", "SAME_LOWER"}},
-            {{"n", 3}, {"c", 2}, {"size", "17"}, {"kernel", "4"}, {"stride", "3"}},
-            {{"n", 1}, {"c", 2}, {"size", "5x4x6"}, {"kernel", "2x3x2"}, {"stride", "2x1x2"}, {"indices", true}},
-            {{"n", 1}, {"c", 32}, {"size", "56x56"}, {"kernel", "3x3"}, {"stride", "2"}, {"pad", "1"}}};
+    return {{{"n", 1}, {"c", 1}, {"size", "1x1"}, {"window", "1x1"}},
+            {{"n", 2}, {"c", 3}, {"size", "7x5"}, {"window", "2x2"}, {"stride", "2"}},
+            {{"n", 1}, {"c", 2}, {"size", "9x8"}, {"window", "3x3"}, {"stride", "2"}, {"pad", "1"}},
+            {{"n", 1}, {"c", 3}, {"size", "6x7"}, {"window", "3x3"}},
+            {{"n", 2}, {"c", 2}, {"size", "10x9"}, {"window", "2x1"}, {"stride", "3x4"}},
+            {{"n", 1}, {"c", 2}, {"size", "8x7"}, {"window", "3x2"}, {"pads", "0x1x2x0"}},
+            {{"n", 1}, {"c", 2}, {"size", "8x7"}, {"window", "3x3"}, {"stride", "2"}, {"ceil_mode", true}},
+            {{"n", 1}, {"c", 1}, {"size", "11x9"}, {"window", "3x2"}, {"dilation", "2x3"}},
+            {{"n", 1}, {"c", 2}, {"size", "7x6"}, {"window", "2x3"}, {"stride", "2"}, {"auto_pad", "SAME_LOWER"}},
+            {{"n", 3}, {"c", 2}, {"size", "17"}, {"window", "4"}, {"stride", "3"}},
+            {{"n", 1}, {"c", 2}, {"size", "5x4x6"}, {"window", "2x3x2"}, {"stride", "2x1x2"}, {"indices", true}},
+            {{"n", 1}, {"c", 32}, {"size", "56x56"}, {"window", "3x3"}, {"stride", "2"}, {"pad", "1"}}};
   }
 
  private:
