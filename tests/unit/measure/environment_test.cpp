@@ -59,7 +59,8 @@ TEST(Environment, HasWhatARecordNeeds) {
 TEST(Environment, HasNoHostName) {
   char host[256] = {};
   gethostname(host, sizeof host - 1);
-  for (const auto& [key, value] : capture_environment().flatten().items()) EXPECT_NE(value, std::string(host)) << key;
+  const auto facts = capture_environment().flatten();
+  for (const auto& [key, value] : facts.items()) EXPECT_NE(value, std::string(host)) << key;
 }
 
 TEST(Environment, TheHashHoldsWhatLasts) {
