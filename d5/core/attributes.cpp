@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "d5/core/error.hpp"
@@ -37,7 +38,8 @@ double Attributes::real(const std::string& name, double otherwise) const {
 bool Attributes::flag(const std::string& name, bool otherwise) const {
   const auto found = values_.find(name);
   if (found != values_.end())
-    if (const auto* integer = std::get_if<int64_t>(&found->second); integer && (*integer == 0 || *integer == 1)) return *integer == 1;
+    if (const auto* integer = std::get_if<int64_t>(&found->second); integer && (*integer == 0 || *integer == 1))
+      return *integer == 1;
   const auto* value = find<bool>(values_, name, "true or false");
   return value ? *value : otherwise;
 }
@@ -56,6 +58,9 @@ std::vector<int64_t> Attributes::integers(const std::string& name, std::vector<i
 }
 
 std::vector<double> Attributes::reals(const std::string& name, std::vector<double> otherwise) const {
+  const auto found = values_.find(name);
+  if (found != values_.end())
+    if (const auto* whole = std::get_if<std::vector<int64_t>>(&found->second)) return {whole->begin(), whole->end()};
   const auto* value = find<std::vector<double>>(values_, name, "a list of numbers");
   return value ? *value : std::move(otherwise);
 }
@@ -79,11 +84,16 @@ std::string to_string(const Value& value) {
   return std::visit(
       [](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, std::string>) return v;
-        else if constexpr (std::is_arithmetic_v<T>) return fmt::format("{}", v);
-        else if constexpr (std::is_same_v<T, std::shared_ptr<const Tensor>>) return "tensor " + to_string(v->shape());
-        else if constexpr (std::is_same_v<T, std::shared_ptr<const Graph>>) return "graph";
-        else return fmt::format("{}", fmt::join(v, ","));
+        if constexpr (std::is_same_v<T, std::string>)
+          return v;
+        else if constexpr (std::is_arithmetic_v<T>)
+          return fmt::format("{}", v);
+        else if constexpr (std::is_same_v<T, std::shared_ptr<const Tensor>>)
+          return "tensor " + to_string(v->shape());
+        else if constexpr (std::is_same_v<T, std::shared_ptr<const Graph>>)
+          return "graph";
+        else
+          return fmt::format("{}", fmt::join(v, ","));
       },
       value);
 }
@@ -93,23 +103,35 @@ nlohmann::json to_json(const Attributes& attributes) {
   for (const auto& [name, value] : attributes.values())
     std::visit(
         [&](const auto& v) {
-          if constexpr (requires { nlohmann::json(v); } && !requires { *v; }) json[name] = v;
+          if constexpr (
+              requires { nlohmann::json(v); } && !requires { *v; })
+            json[name] = v;
         },
         value);
   return json;
 }
 
 Attributes attributes_from_json(const nlohmann::json& json) {
+  const auto all = [](const nlohmann::json& list, auto is) { return list.is_array() && std::ranges::all_of(list, is); };
   Attributes attributes;
   for (const auto& [name, value] : json.items()) {
-    if (value.is_boolean()) attributes.set(name, value.get<bool>());
-    else if (value.is_number_integer()) attributes.set(name, value.get<int64_t>());
-    else if (value.is_number()) attributes.set(name, value.get<double>());
-    else if (value.is_string()) attributes.set(name, value.get<std::string>());
-    else if (value.is_array() && (value.empty() || value[0].is_number_integer())) attributes.set(name, value.get<std::vector<int64_t>>());
-    else if (value.is_array() && value[0].is_number()) attributes.set(name, value.get<std::vector<double>>());
-    else if (value.is_array() && value[0].is_string()) attributes.set(name, value.get<std::vector<std::string>>());
-    else throw UsageError("[attribute] '{}' is {}; a number, a word or a list of them is wanted", name, value.dump());
+    if (value.is_boolean())
+      attributes.set(name, value.get<bool>());
+    else if (value.is_number_integer())
+      attributes.set(name, value.get<int64_t>());
+    else if (value.is_number())
+      attributes.set(name, value.get<double>());
+    else if (value.is_string())
+      attributes.set(name, value.get<std::string>());
+    else if (all(value, [](const auto& v) { return v.is_number_integer(); }))
+      attributes.set(name, value.get<std::vector<int64_t>>());
+    else if (all(value, [](const auto& v) { return v.is_number(); }))
+      attributes.set(name, value.get<std::vector<double>>());
+    else if (all(value, [](const auto& v) { return v.is_string(); }))
+      attributes.set(name, value.get<std::vector<std::string>>());
+    else
+      throw UsageError("[attribute] '{}' is {}; a number, a word or a list of one kind of them is wanted", name,
+                       value.dump());
   }
   return attributes;
 }

@@ -33,7 +33,7 @@ class Attributes {
   bool flag(const std::string& name, bool otherwise) const;      // accepts 0 and 1
   std::string text(const std::string& name, const std::string& otherwise) const;
   std::vector<int64_t> integers(const std::string& name, std::vector<int64_t> otherwise = {}) const;
-  std::vector<double> reals(const std::string& name, std::vector<double> otherwise = {}) const;
+  std::vector<double> reals(const std::string& name, std::vector<double> otherwise = {}) const;  // accepts integers
   std::shared_ptr<const Tensor> tensor(const std::string& name) const;  // null where it is not there
   std::shared_ptr<const Graph> graph(const std::string& name) const;
 
@@ -47,8 +47,8 @@ class Attributes {
   std::map<std::string, Value> values_;
 };
 
-std::string to_string(const Value&);          // "3", "0.5", "1,2", "same"
-nlohmann::json to_json(const Attributes&);    // tensors and graphs are left out
+std::string to_string(const Value&);        // "3", "0.5", "1,2", "same"
+nlohmann::json to_json(const Attributes&);  // tensors and graphs are left out
 Attributes attributes_from_json(const nlohmann::json&);
 
 }  // namespace d5

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversion of arrays between element types: through double between floats (exact, then one rounding to nearest even),
-// integers exactly where they fit and saturated where not, NaN to integer is 0. Strings convert to nothing.
+// Conversion of arrays between element types. Every value is rounded at most once.
+//   to a float     to nearest even. Overflow gives infinity in 16 bits and more. In 8 bits it follows ONNX Cast with
+//                  saturate = true: a finite value becomes the largest finite one of its sign; infinity does too in
+//                  e4m3fn and e5m2 and becomes NaN in e4m3fnuz and e5m2fnuz. f4e2m1 has neither infinity nor NaN:
+//                  infinity becomes 6 of its sign, NaN becomes 6.
+//   to an integer  exactly where it fits, a fraction is dropped, saturated where it does not fit, NaN is 0
+//   to bool        whether it is not 0
+// Strings convert to nothing: an Error. Large arrays are converted by parallel_for.
 #pragma once
 
 #include <cstdint>

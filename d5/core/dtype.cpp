@@ -14,16 +14,26 @@ struct Row {
   int significand;  // bits of precision with the hidden one; 0: not a float
 };
 constexpr std::array rows{
-    Row{DType::f64, "f64", 64, 53},       Row{DType::f32, "f32", 32, 24},
-    Row{DType::f16, "f16", 16, 11},       Row{DType::bf16, "bf16", 16, 8},
-    Row{DType::f8e4m3fn, "f8e4m3fn", 8, 4}, Row{DType::f8e4m3fnuz, "f8e4m3fnuz", 8, 4},
-    Row{DType::f8e5m2, "f8e5m2", 8, 3},   Row{DType::f8e5m2fnuz, "f8e5m2fnuz", 8, 3},
-    Row{DType::f4e2m1, "f4e2m1", 4, 2},   Row{DType::i4, "i4", 4, 0},
-    Row{DType::u4, "u4", 4, 0},           Row{DType::i8, "i8", 8, 0},
-    Row{DType::i16, "i16", 16, 0},        Row{DType::i32, "i32", 32, 0},
-    Row{DType::i64, "i64", 64, 0},        Row{DType::u8, "u8", 8, 0},
-    Row{DType::u16, "u16", 16, 0},        Row{DType::u32, "u32", 32, 0},
-    Row{DType::u64, "u64", 64, 0},        Row{DType::boolean, "bool", 8, 0},
+    Row{DType::f64, "f64", 64, 53},
+    Row{DType::f32, "f32", 32, 24},
+    Row{DType::f16, "f16", 16, 11},
+    Row{DType::bf16, "bf16", 16, 8},
+    Row{DType::f8e4m3fn, "f8e4m3fn", 8, 4},
+    Row{DType::f8e4m3fnuz, "f8e4m3fnuz", 8, 4},
+    Row{DType::f8e5m2, "f8e5m2", 8, 3},
+    Row{DType::f8e5m2fnuz, "f8e5m2fnuz", 8, 3},
+    Row{DType::f4e2m1, "f4e2m1", 4, 2},
+    Row{DType::i4, "i4", 4, 0},
+    Row{DType::u4, "u4", 4, 0},
+    Row{DType::i8, "i8", 8, 0},
+    Row{DType::i16, "i16", 16, 0},
+    Row{DType::i32, "i32", 32, 0},
+    Row{DType::i64, "i64", 64, 0},
+    Row{DType::u8, "u8", 8, 0},
+    Row{DType::u16, "u16", 16, 0},
+    Row{DType::u32, "u32", 32, 0},
+    Row{DType::u64, "u64", 64, 0},
+    Row{DType::boolean, "bool", 8, 0},
     Row{DType::string, "string", 0, 0},
 };
 const Row& row(DType type) { return rows[static_cast<size_t>(type)]; }
@@ -50,7 +60,10 @@ DType parse_dtype(std::string_view text) {
 int bits(DType type) { return row(type).bits; }
 int64_t storage_bytes(DType type, int64_t elements) {
   if (type == DType::string) return elements * static_cast<int64_t>(sizeof(std::string));
-  return (elements * bits(type) + 7) / 8;
+  int64_t total = 0;
+  if (__builtin_mul_overflow(elements, static_cast<int64_t>(bits(type)), &total))
+    throw Error("[dtype] {} elements of {} are more bytes than can be counted", elements, name(type));
+  return total / 8 + (total % 8 != 0);
 }
 bool is_float(DType type) { return row(type).significand > 0; }
 bool is_integer(DType type) { return !is_float(type) && type != DType::boolean && type != DType::string; }
@@ -60,32 +73,6 @@ DType compute_dtype(DType type) {
   if (type == DType::i4) return DType::i8;
   if (type == DType::u4) return DType::u8;
   return type;
-}
-
-Half::Half(float value) {
-  const auto u = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (u >> 16) & 0x8000, magnitude = u & 0x7fffffff;
-  if (magnitude > 0x7f800000) {  // NaN: quiet, the payload's top kept
-    bits = static_cast<uint16_t>(sign | 0x7e00 | ((magnitude >> 13) & 0x3ff));
-  } else if (magnitude >= 0x477ff000) {  // rounds past the largest half
-    bits = static_cast<uint16_t>(sign | 0x7c00);
-  } else if (magnitude < 0x38800000) {  // subnormal: adding 1/2 ulp of the fixed grid rounds to nearest even
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    bits = static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000));
-  } else {
-    const uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-    bits = static_cast<uint16_t>(sign | ((rounded - 0x38000000) >> 13));
-  }
-}
-
-Half::operator float() const {
-  const uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1f, fraction = bits & 0x3ffu;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000 | (fraction << 13));
-  if (exponent == 0) {
-    const float value = std::ldexp(static_cast<float>(fraction), -24);
-    return sign ? -value : value;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
 }
 
 }  // namespace d5

@@ -16,8 +16,7 @@ class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
   template <class... Args>
-  explicit Error(fmt::format_string<Args...> format, Args&&... args)
-      requires(sizeof...(Args) > 0)
+  explicit Error(fmt::format_string<Args...> format, Args&&... args) requires(sizeof...(Args) > 0)
       : std::runtime_error(fmt::format(format, std::forward<Args>(args)...)) {}
 
   // The same error, with the place of a caller in front.

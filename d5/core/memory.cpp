@@ -26,7 +26,8 @@ class HostMemory final : public Memory {
   void* allocate(size_t bytes) override {
     constexpr size_t large = size_t{64} << 20;
     if (bytes >= large && bytes > available_bytes())
-      throw Error("[memory] out of memory: {:.1f} GiB asked for, {:.1f} GiB available", gib(bytes), gib(available_bytes()));
+      throw Error("[memory] out of memory: {:.1f} GiB asked for, {:.1f} GiB available", gib(bytes),
+                  gib(available_bytes()));
     const size_t rounded = (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
     void* pointer = rounded < bytes ? nullptr : std::aligned_alloc(alignment_bytes, std::max(rounded, alignment_bytes));
     if (!pointer) throw Error("[memory] out of memory: {:.1f} GiB asked for", gib(bytes));

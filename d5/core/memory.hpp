@@ -14,8 +14,8 @@ inline constexpr size_t alignment_bytes = 64;
 class Memory {
  public:
   virtual ~Memory() = default;
-  virtual std::string device() const = 0;                   // "host", "cuda:0"
-  virtual void* allocate(size_t bytes) = 0;                 // aligned to 64 bytes; Error "out of memory" with the size
+  virtual std::string device() const = 0;    // "host", "cuda:0"
+  virtual void* allocate(size_t bytes) = 0;  // aligned to 64 bytes; Error "out of memory" with the size
   virtual void release(void* pointer, size_t bytes) noexcept = 0;
   virtual void upload(void* to, const void* from_host, size_t bytes) = 0;
   virtual void download(void* to_host, const void* from, size_t bytes) = 0;

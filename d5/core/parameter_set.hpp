@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// All parameters of a network in one contiguous arena, their gradients in another: a fused optimizer pass, an all-reduce
-// without packing and a checkpoint in one write all need exactly that.
+// All parameters of a network in one contiguous arena, their gradients in another: a fused optimizer pass, an
+// all-reduce without packing and a checkpoint in one write all need exactly that.
 //
 // Each parameter keeps its backend's native layout (blocked, padded, channels last): `bytes` here is the padded size of
 // that layout. Parameters are ordered by when their gradient becomes ready, so that buckets are contiguous. Regions:
 //   master    f32, what the optimizer updates
 //   compute   the dtype the network computes in; the same bytes as master where that is f32
 //   gradient  the compute dtype
+// A set has one compute dtype: f32, f16 or bf16. A single parameter may stay f32 (the scale of a normalisation): its
+// compute bytes are then its master.
 // Use: add() every parameter, freeze() once, then views. Several executables may share one set.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -24,17 +25,19 @@ class ParameterSet {
  public:
   struct Parameter {
     std::string name;
-    TensorSpec spec;            // canonical shape, compute dtype
-    Index padded_elements = 0;  // of the native layout, at least spec.elements()
+    TensorSpec spec;            // canonical shape; f32 or the set's compute dtype
+    Index padded_elements = 0;  // of the native layout, at least spec.elements(); 0: exactly those
     std::string layout;         // a name for the native layout; "" is row-major
-    Index offset = 0;           // in elements, the same in every region; 64-byte aligned
+    Index offset = 0;           // in elements, the same in every region; 64-byte aligned; add() sets it
     bool trainable = true;
   };
   struct Range {
     Index first = 0, count = 0;  // elements of the arena
   };
 
-  explicit ParameterSet(Memory& memory = host_memory()) : memory_(&memory) {}
+  explicit ParameterSet(DType compute = DType::f32, Memory& memory = host_memory());
+
+  DType compute_dtype() const { return compute_dtype_; }
 
   // In the order in which gradients become ready. Error on a second parameter of that name or after freeze().
   void add(Parameter parameter);
@@ -61,6 +64,7 @@ class ParameterSet {
 
  private:
   Tensor part(const Tensor& region, Range) const;
+  DType compute_dtype_;
   Memory* memory_;
   std::vector<Parameter> parameters_;
   std::map<std::string, size_t> index_;

@@ -16,6 +16,7 @@ struct Slot {
 struct Registries {
   std::mutex mutex;
   std::map<std::string, std::map<std::string, Slot, std::less<>>, std::less<>> kinds;
+  std::vector<std::shared_ptr<const void>> all_entries;  // replaced ones too: callers hold plain references
 };
 Registries& registries() {
   static Registries all;
@@ -31,6 +32,7 @@ void registry_add(std::string_view kind, std::string_view name, const std::type_
   auto& all = registries();
   const std::scoped_lock lock(all.mutex);
   // A later entry of the same name replaces the earlier one: a user's kernel or operator may override a built-in.
+  all.all_entries.push_back(entry);
   all.kinds[std::string(kind)].insert_or_assign(std::string(name), Slot{&type, std::move(entry)});
 }
 

@@ -18,13 +18,15 @@
 
 namespace d5 {
 
-// A plugin built against another ABI misses these symbols and fails to load; plugin.cpp says why in plain words.
+// A plugin built against another ABI misses these symbols and fails to load; load_plugin() says why in plain words.
 #define D5_ABI abi_1
 inline namespace D5_ABI {
 
-void registry_add(std::string_view kind, std::string_view name, const std::type_info& type, std::shared_ptr<const void> entry);
-std::shared_ptr<const void> registry_find(std::string_view kind, std::string_view name, const std::type_info& type);  // or null
-std::vector<std::string> registry_names(std::string_view kind);  // sorted
+void registry_add(std::string_view kind, std::string_view name, const std::type_info& type,
+                  std::shared_ptr<const void> entry);
+std::shared_ptr<const void> registry_find(std::string_view kind, std::string_view name,
+                                          const std::type_info& type);  // or null
+std::vector<std::string> registry_names(std::string_view kind);         // sorted
 
 }  // namespace D5_ABI
 

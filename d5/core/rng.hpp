@@ -18,11 +18,14 @@ class Rng {
  public:
   explicit Rng(uint64_t seed, uint64_t stream = 0) : seed_(seed), stream_(stream) {}
 
+  uint64_t seed() const { return seed_; }
+  uint64_t stream() const { return stream_; }
+
   // Random access: number `index` of this stream.
   uint64_t bits(uint64_t index) const;
-  double uniform(uint64_t index) const;                         // [0, 1), 53 bits
-  double normal(uint64_t index) const;                          // Box-Muller
-  uint64_t below(uint64_t index, uint64_t bound) const;         // unbiased enough: 64-bit multiply-shift
+  double uniform(uint64_t index) const;                  // [0, 1), 53 bits
+  double normal(uint64_t index) const;                   // Box-Muller; 2 i and 2 i + 1 are made of one pair
+  uint64_t below(uint64_t index, uint64_t bound) const;  // 64-bit multiply-shift: its bias is below bound / 2^64
 
   // Sequential use of the same numbers.
   double next_uniform() { return uniform(position_++); }
@@ -34,7 +37,9 @@ class Rng {
 
 uint64_t stream_of(std::string_view name);  // a stable stream number for a name (FNV-1a)
 
-// Fills a host tensor of any type; element i gets number i of the stream, whatever the number of threads.
+// Fills a host tensor of any type but string; element i gets number i of the stream, whatever the number of threads.
+// Values are made as doubles (integers as i64) and converted to the tensor's type, so narrow floats may round to
+// `high`.
 void fill_uniform(const Tensor&, const Rng&, double low, double high);
 void fill_normal(const Tensor&, const Rng&, double mean, double deviation);
 void fill_integers(const Tensor&, const Rng&, int64_t low, int64_t high);  // inclusive; stored in the tensor's type

@@ -16,14 +16,11 @@ Shape::Shape(std::vector<Index> sizes) : sizes_(std::move(sizes)) {
   for (Index size : sizes_) {
     if (size < 0) throw Error("[shape] negative size {} in {}", size, fmt::join(sizes_, "x"));
     zero = zero || size == 0;
+    // A size of 0 counts as 1 here: strides and parts of the product leave it out and must not overflow either.
+    if (__builtin_mul_overflow(elements_, std::max<Index>(size, 1), &elements_) || elements_ > most)
+      throw Error("[shape] {} has more than 2^62 elements", fmt::join(sizes_, "x"));
   }
-  if (zero) {
-    elements_ = 0;
-    return;
-  }
-  for (Index size : sizes_)
-    if (__builtin_mul_overflow(elements_, size, &elements_) || elements_ > most)
-      throw Error("[shape] {} has more elements than fit in 64 bits", fmt::join(sizes_, "x"));
+  if (zero) elements_ = 0;
 }
 
 Index Shape::elements(size_t first_axis, size_t last_axis) const {
@@ -52,7 +49,7 @@ Shape parse_shape(std::string_view text) {
   for (const char *at = text.data(), *end = at + text.size();;) {
     Index size = 0;
     const auto [next, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || (next != end && *next != 'x'))
+    if (error != std::errc() || size < 0 || (next != end && *next != 'x'))
       throw UsageError("[shape] '{}' is not a shape; write sizes with x between them, as in 2x3x4", text);
     sizes.push_back(size);
     if (next == end) return Shape(std::move(sizes));

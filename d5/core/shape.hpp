@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace d5 {
@@ -16,7 +17,7 @@ class Shape {
  public:
   Shape() = default;
   Shape(std::initializer_list<Index> sizes) : Shape(std::vector<Index>(sizes)) {}
-  explicit Shape(std::vector<Index> sizes);  // Error on a negative size or more than 2^62 elements
+  explicit Shape(std::vector<Index> sizes);  // Error on a negative size or more than 2^62 elements, sizes of 0 left out
 
   size_t rank() const { return sizes_.size(); }
   Index operator[](size_t axis) const { return sizes_[axis]; }
@@ -35,9 +36,10 @@ class Shape {
   Index elements_ = 1;
 };
 
-std::string to_string(const Shape&);                    // "2x3x4"; "scalar"
-Shape parse_shape(std::string_view text);               // the inverse
-size_t valid_axis(Index axis, size_t rank, std::string_view place);  // -1 counts from the end; Error names the legal range
+std::string to_string(const Shape&);       // "2x3x4"; "scalar"
+Shape parse_shape(std::string_view text);  // the inverse
+size_t valid_axis(Index axis, size_t rank,
+                  std::string_view place);  // -1 counts from the end; Error names the legal range
 Shape broadcast(const Shape& a, const Shape& b, std::string_view place);  // numpy's rule
 
 // Strides with which `from` is read along `to`: 0 where it is broadcast. Needs broadcast(from, to) == to.

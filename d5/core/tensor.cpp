@@ -39,18 +39,19 @@ Tensor Tensor::scalar(double value, DType type) { return from<double>({}, {value
 
 Tensor Tensor::reshaped(Shape shape) const {
   if (shape.elements() != elements())
-    throw Error("[tensor] {} cannot be reshaped to {}: {} and {} elements", to_string(shape_), to_string(shape), elements(),
-                shape.elements());
+    throw Error("[tensor] {} cannot be reshaped to {}: {} and {} elements", to_string(shape_), to_string(shape),
+                elements(), shape.elements());
   Tensor t = *this;
   t.shape_ = std::move(shape);
   return t;
 }
 
 Tensor Tensor::slice(Index first, Index count) const {
-  if (shape_.rank() == 0 || first < 0 || count < 0 || first + count > shape_[0])
-    throw Error("[tensor] rows {} to {} are not in {}", first, first + count, to_string(shape_));
+  if (shape_.rank() == 0 || first < 0 || count < 0 || first > shape_[0] || count > shape_[0] - first)
+    throw Error("[tensor] {} rows from {} on are not in {}", count, first, to_string(shape_));
   const Index row = shape_.elements(1, shape_.rank());
-  if (row * bits(dtype_) % 8 != 0) throw Error("[tensor] a row of {} {} values is no whole number of bytes", row, name(dtype_));
+  if (row * bits(dtype_) % 8 != 0)
+    throw Error("[tensor] a row of {} {} values is no whole number of bytes", row, name(dtype_));
   std::vector<Index> sizes = shape_.sizes();
   sizes[0] = count;
   Tensor t = *this;
@@ -82,6 +83,7 @@ Tensor Tensor::cast(DType type) const {
 }
 
 void Tensor::copy_from(const Tensor& other) const {
+  if (!present_ || !other.present_) throw Error("[tensor] cannot copy: one of the tensors is absent");
   if (other.dtype_ != dtype_ || other.elements() != elements())
     throw Error("[tensor] cannot copy {}[{}] into {}[{}]", name(other.dtype_), to_string(other.shape_), name(dtype_),
                 to_string(shape_));
@@ -97,6 +99,7 @@ void Tensor::copy_from(const Tensor& other) const {
 }
 
 void Tensor::fill_bytes(unsigned char byte) const {
+  if (!present_) throw Error("[tensor] cannot fill: the tensor is absent");
   if (dtype_ == DType::string) throw Error("[tensor] strings have no bytes to fill");
   if (memory_->is_host()) {
     std::memset(data_, byte, bytes());
@@ -106,7 +109,9 @@ void Tensor::fill_bytes(unsigned char byte) const {
   }
 }
 
-void Tensor::fail_type(DType wanted) const {
+void Tensor::fail_access(DType wanted) const {
+  if (!present_) throw Error("[tensor] is absent, asked for as {}", name(wanted));
+  if (!memory_->is_host()) throw Error("[tensor] lies on {}; values are read on the host", memory_->device());
   throw Error("[tensor] holds {}, asked for as {}", name(dtype_), name(wanted));
 }
 

@@ -3,6 +3,7 @@
 // object shares the bytes; clone() copies them. Other layouts (blocked, channels last) belong to backends.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -16,8 +17,8 @@ namespace d5 {
 
 class Tensor {
  public:
-  Tensor() = default;                                                    // absent: an optional input that is not there
-  Tensor(DType type, Shape shape, Memory& memory = host_memory());       // owned, not initialised (strings: empty)
+  Tensor() = default;                                               // absent: an optional input that is not there
+  Tensor(DType type, Shape shape, Memory& memory = host_memory());  // owned, not initialised (strings: empty)
   // A view of bytes that `keep` owns; with keep empty the caller keeps them alive.
   static Tensor view(DType type, Shape shape, void* data, std::shared_ptr<void> keep = {}, Memory& = host_memory());
   template <class T>
@@ -32,20 +33,20 @@ class Tensor {
   Memory& memory() const { return *memory_; }
   void* data() const { return data_; }
 
-  // Typed access on the host; an assertion-like Error when the type differs.
+  // Typed access on the host; an assertion-like Error when the type differs, or the tensor is absent or on a device.
   template <class T>
   std::span<T> values() const;
 
-  Tensor reshaped(Shape shape) const;                   // same bytes
-  Tensor slice(Index first, Index count) const;         // rows of the first axis, same bytes
+  Tensor reshaped(Shape shape) const;            // same bytes
+  Tensor slice(Index first, Index count) const;  // rows of the first axis, same bytes
   Tensor clone() const;
-  Tensor to(Memory& memory) const;                      // itself where it is there already
-  Tensor cast(DType type) const;                        // converted elements, on the host, owned; rounds to nearest even
-  void copy_from(const Tensor& other) const;            // same type, number of elements; any memories
-  void fill_bytes(unsigned char byte) const;            // 0xff poisons floats with NaN
+  Tensor to(Memory& memory) const;            // itself where it is there already
+  Tensor cast(DType type) const;              // converted elements, on the host, owned; rounds to nearest even
+  void copy_from(const Tensor& other) const;  // same type, number of elements; any memories
+  void fill_bytes(unsigned char byte) const;  // 0xff poisons floats with NaN
 
  private:
-  [[noreturn]] void fail_type(DType wanted) const;
+  [[noreturn]] void fail_access(DType wanted) const;
   DType dtype_ = DType::f32;
   Shape shape_;
   Memory* memory_ = nullptr;
@@ -70,7 +71,8 @@ std::string to_string(const TensorSpec&);  // "f32[2x3]"
 // ---- templates
 template <class T>
 std::span<T> Tensor::values() const {
-  if (dtype_of<std::remove_const_t<T>>::value != dtype_) fail_type(dtype_of<std::remove_const_t<T>>::value);
+  constexpr DType wanted = dtype_of<std::remove_const_t<T>>::value;
+  if (wanted != dtype_ || !present_ || !memory_->is_host()) fail_access(wanted);
   return {static_cast<T*>(data_), static_cast<size_t>(elements())};
 }
 template <class T>
