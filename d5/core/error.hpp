@@ -28,6 +28,16 @@ class UsageError : public Error {
   using Error::Error;
 };
 
+// A wrong value of a named field of a case: whoever knows where the field was written (a recipe) adds the place.
+class FieldError : public UsageError {
+ public:
+  FieldError(std::string field, const std::string& message) : UsageError(message), field_(std::move(field)) {}
+  const std::string& field() const { return field_; }
+
+ private:
+  std::string field_;
+};
+
 // The legal name nearest to a mistyped one by edit distance, or empty when none is near.
 std::string nearest_name(std::string_view wrong, std::span<const std::string> legal);
 

@@ -37,10 +37,12 @@ Attributes complete_values(std::string_view op, const OperatorEntry& entry, cons
   for (const Parameter& parameter : entry.parameters) {
     if (!values.has(parameter.name)) continue;
     Value value = values.values().at(parameter.name);
-    // A size may be written as a number where a list is legal, and a whole number where a real is.
-    if (const auto* integer = std::get_if<int64_t>(&value)) {
-      if (std::holds_alternative<std::string>(parameter.otherwise)) value = std::to_string(*integer);
-      if (std::holds_alternative<double>(parameter.otherwise)) value = static_cast<double>(*integer);
+    // A number may stand for a list of one size, a whole number for a real, 0 and 1 for no and yes.
+    if (const auto* given = std::get_if<int64_t>(&value)) {
+      const int64_t integer = *given;
+      if (std::holds_alternative<std::string>(parameter.otherwise)) value = std::to_string(integer);
+      if (std::holds_alternative<double>(parameter.otherwise)) value = static_cast<double>(integer);
+      if (std::holds_alternative<bool>(parameter.otherwise) && (integer == 0 || integer == 1)) value = integer == 1;
     }
     if (value.index() != parameter.otherwise.index())
       throw UsageError("[{}] {} is '{}'; a value like '{}' is wanted ({})", op, parameter.name, to_string(value),

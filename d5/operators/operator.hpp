@@ -57,6 +57,7 @@ struct Rounding {
   double terms = 1;      // additions in the longest sum
   double units = 1;      // other roundings: a division, an exponential
   bool exact = false;    // on small integers every intermediate is exact, so results must agree bit for bit
+  bool stored_outputs = false;  // backward reads forward's results as stored, rounded to their own type
 };
 
 class Operator {

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/bench/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "d5/core/convert.hpp"
+#include "d5/core/rng.hpp"
+
+namespace d5 {
+namespace {
+
+// Integers small enough that a sum of `terms` products stays exact in the accumulator.
+int64_t exact_integer_range(double terms, DType dtype) {
+  const double most = dtype == DType::f64 ? 0x1p53 : 0x1p24;
+  for (int64_t range : {4, 2}) if (static_cast<double>(range * range) * terms < most) return range;
+  return 1;
+}
+
+Tensor random_input(const OperatorInput& input, InputValues kind, const Rng& rng, int64_t integers) {
+  Tensor tensor(input.spec.dtype, input.spec.shape);
+  if (kind == InputValues::integers) {
+    const bool is_unsigned = input.spec.dtype >= DType::u8 && input.spec.dtype <= DType::boolean;
+    fill_integers(tensor, rng, is_unsigned ? 0 : -integers, integers);
+  } else if (!is_float(input.spec.dtype)) {
+    fill_integers(tensor, rng, static_cast<int64_t>(std::ceil(input.low)), static_cast<int64_t>(std::floor(input.high)));
+  } else if (kind == InputValues::normal && input.low < 0) {
+    fill_normal(tensor, rng, 0.5 * (input.low + input.high), 0.25 * (input.high - input.low));
+  } else {
+    fill_uniform(tensor, rng, input.low, input.high);
+  }
+  if (kind == InputValues::nan && is_float(input.spec.dtype))
+    for (Index i = 0; i < tensor.elements(); i += 97) store_from_double(input.spec.dtype, tensor.data(), i, std::nan(""));
+  return tensor;
+}
+
+// A seeded sample without the bias of a stride, plus the first, the last and the ends of the last axis.
+std::vector<Index> sample_indices(const Shape& shape, size_t count, const Rng& rng) {
+  std::set<Index> chosen;
+  const Index n = shape.elements();
+  if (static_cast<size_t>(n) <= count) return {};
+  for (size_t axis = 0; axis < shape.rank(); ++axis) {
+    const Index inner = shape.elements(axis + 1, shape.rank());
+    chosen.insert((shape[axis] - 1) * inner);
+    chosen.insert(n - 1 - (shape[axis] - 1) * inner);
+  }
+  chosen.insert(0);
+  chosen.insert(n - 1);
+  for (uint64_t i = 0; chosen.size() < count + 2 * shape.rank() + 2 && i < 4 * count; ++i)
+    chosen.insert(static_cast<Index>(rng.below(i, static_cast<uint64_t>(n))));
+  return {chosen.begin(), chosen.end()};
+}
+
+Tensor absolute(const Tensor& tensor) {
+  if (!tensor.present() || tensor.dtype() != DType::f64) return tensor;
+  Tensor result = tensor.clone();
+  for (double& v : result.values<double>()) v = std::abs(v);
+  return result;
+}
+
+double growth(double terms) { return std::min(terms, 6 * std::sqrt(terms)); }
+
+// Extra relative error of every product where the arithmetic itself is allowed to be coarser than the accumulator.
+double math_round_off(Math math, DType dtype) {
+  if (dtype != DType::f32) return 0;
+  switch (math) {
+    case Math::tf32: return 2 * 0x1p-11;
+    case Math::bf16: return 2 * round_off(DType::bf16);
+    default: return 0;
+  }
+}
+// Winograd F(2x2,3x3): the product of the infinity norms of its transforms, (3 * 2 * 1.5)^2, multiplies the bound.
+double math_amplification(Math math) { return math == Math::winograd ? 81 : 1; }
+
+struct Oracle {
+  const std::string& name;
+  const OperatorCase& one;
+  const ProblemOptions& options;
+  std::unique_ptr<Operator> op;
+  std::vector<TensorSpec> in, out;
+  Context context;
+
+  Context absolute_context() const {
+    Context c;
+    for (const Tensor& t : context.inputs) c.inputs.push_back(absolute(t));
+    for (const Tensor& t : context.outputs) c.outputs.push_back(absolute(t));
+    for (const Tensor& t : context.output_gradients) c.output_gradients.push_back(absolute(t));
+    c.saved = context.saved;
+    return c;
+  }
+};
+
+std::vector<Tensor> allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted) {
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < specs.size(); ++i)
+    tensors.push_back(specs[i].present && wanted[i] ? Tensor(compute_dtype(specs[i].dtype), specs[i].shape) : Tensor());
+  return tensors;
+}
+
+std::vector<double> doubles(const Tensor& tensor) {
+  const Tensor wide = tensor.dtype() == DType::f64 ? tensor : tensor.cast(DType::f64);
+  const auto values = wide.values<double>();
+  return {values.begin(), values.end()};
+}
+
+// The expected values of result `index`, whole or sampled, and how far a correct kernel may be from them.
+Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Tensor& whole, const Tensor& whole_magnitude) {
+  const bool backward = o.options.pass == Pass::backward;
+  Expected e{.value = (backward ? "x" : "y") + std::to_string(index),
+             .role = backward ? Executable::Role::gradient : Executable::Role::value,
+             .dtype = spec.dtype,
+             .elements = spec.elements()};
+  const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
+  e.exact = !is_float(spec.dtype) || (rounding.exact && o.options.inputs == InputValues::integers);
+
+  std::vector<double> magnitude;
+  if (whole.present()) {
+    e.values = doubles(whole);
+    magnitude = doubles(whole_magnitude);
+  } else {
+    e.at = sample_indices(spec.shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + index));
+    if (e.at.empty())
+      for (Index i = 0; i < spec.elements(); ++i) e.at.push_back(i);
+    const auto at = [&](const Context& c) {
+      std::vector<double> values(e.at.size());
+      backward ? o.op->backward_at(c, index, e.at, values) : o.op->forward_at(c, index, e.at, values);
+      return values;
+    };
+    e.values = at(o.context);
+    magnitude = at(o.absolute_context());
+  }
+
+  const double accumulate = round_off(spec.dtype == DType::f64 ? DType::f64 : DType::f32);
+  const double stored = rounding.stored_outputs ? round_off(spec.dtype) : 0;
+  const double relative = ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, spec.dtype) + stored) *
+                          math_amplification(o.options.math);
+  // Below the smallest normal number rounding is absolute, not relative.
+  const double tiny = spec.dtype == DType::f64 ? 0x1p-1022 : spec.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
+  e.tolerance.resize(e.values.size());
+  for (size_t i = 0; i < e.values.size(); ++i)
+    e.tolerance[i] = e.exact ? 0 : relative * magnitude[i] + round_off(spec.dtype) * std::abs(e.values[i]) + tiny;
+  return e;
+}
+
+}  // namespace
+
+InputValues parse_input_values(std::string_view text) {
+  static const std::vector<std::string> legal{"uniform", "normal", "integers", "nan"};
+  const auto found = std::ranges::find(legal, text);
+  if (found == legal.end()) fail_unknown("[op]", "kind of inputs", text, legal);
+  return static_cast<InputValues>(found - legal.begin());
+}
+
+bool exact_on_integers(const std::string& op, const OperatorCase& one, Pass pass) {
+  const auto made = registered<operators>(op).make(one.attributes);
+  const auto in = one.specs();
+  if (pass == Pass::forward) return made->rounding(in, pass, 0).exact;
+  for (size_t i = 0; i < in.size(); ++i)
+    if (one.inputs[i].differentiable && in[i].present && !made->rounding(in, pass, i).exact) return false;
+  return true;
+}
+
+Problem make_problem(const std::string& name, const OperatorCase& one, const ProblemOptions& options) {
+  Oracle o{name, one, options, registered<operators>(name).make(one.attributes), one.specs()};
+  o.out = o.op->infer(o.in);
+  const bool backward = options.pass == Pass::backward;
+
+  double terms = 1;
+  for (size_t i = 0; i < (backward ? o.in.size() : o.out.size()); ++i)
+    if (!backward || one.inputs[i].differentiable) terms = std::max(terms, o.op->rounding(o.in, options.pass, i).terms);
+  const int64_t integers = exact_integer_range(terms, o.in[0].dtype);
+
+  Problem problem{.pass = options.pass};
+  for (size_t i = 0; i < o.in.size(); ++i) {
+    const std::string value = "x" + std::to_string(i);
+    if (!o.in[i].present) {
+      o.context.inputs.emplace_back();
+      continue;
+    }
+    const Tensor tensor = o.in[i].known ? *o.in[i].known
+                                        : random_input(one.inputs[i], options.inputs, Rng(options.seed, stream_of(value)), integers);
+    problem.inputs.emplace_back(value, tensor);
+    o.context.inputs.push_back(tensor.cast(compute_dtype(tensor.dtype())));
+  }
+
+  const Cost cost = o.op->cost(o.in, options.pass);
+  // Whole results where plain loops are quick, or where the operator cannot give single elements.
+  std::vector<Index> first{0};
+  std::vector<double> value(1);
+  const auto can_sample = [&](size_t index) {
+    return backward ? o.op->backward_at(o.context, index, first, value) : o.op->forward_at(o.context, index, first, value);
+  };
+
+  if (backward) {
+    for (size_t i = 0; i < o.out.size(); ++i) {
+      const std::string gradient = "y" + std::to_string(i);
+      const bool seeded = is_float(o.out[i].dtype) && i == 0;  // secondary outputs (running statistics) carry no gradient
+      if (!seeded) {
+        o.context.output_gradients.emplace_back();
+        continue;
+      }
+      const Tensor tensor = random_input({.spec = o.out[i]}, options.inputs == InputValues::nan ? InputValues::uniform : options.inputs,
+                                         Rng(options.seed, stream_of("gradient " + gradient)), integers);
+      problem.output_gradients.emplace_back(gradient, tensor);
+      o.context.output_gradients.push_back(tensor.cast(compute_dtype(tensor.dtype())));
+    }
+  }
+
+  std::vector<bool> wanted(o.in.size());
+  for (size_t i = 0; i < o.in.size(); ++i) wanted[i] = one.inputs[i].differentiable && is_float(o.in[i].dtype);
+  const size_t results = backward ? o.in.size() : o.out.size();
+  const auto is_wanted = [&](size_t i) { return backward ? o.in[i].present && wanted[i] : true; };
+
+  bool sampled = cost.flops > options.full_flops;
+  for (size_t i = 0; sampled && i < results; ++i) sampled = !is_wanted(i) || can_sample(i);
+  if (!sampled) {
+    o.context.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
+    o.op->forward(o.context);
+    if (backward) {
+      o.context.input_gradients = allocate(o.in, wanted);
+      o.op->backward(o.context);
+    }
+  }
+
+  // Sums of products: the scale of errors is the operator applied to absolute values.
+  Context of_absolutes;
+  bool have_absolutes = false;
+  for (size_t i = 0; i < results; ++i) {
+    if (!is_wanted(i)) continue;
+    const TensorSpec& spec = backward ? o.in[i] : o.out[i];
+    Tensor whole, magnitude;
+    if (!sampled) {
+      whole = backward ? o.context.input_gradient(i) : o.context.output(i);
+      magnitude = o.op->magnitude(o.context, options.pass, i);
+      if (!magnitude.present() && is_float(spec.dtype)) {
+        if (!have_absolutes) {
+          of_absolutes = o.absolute_context();
+          of_absolutes.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
+          o.op->forward(of_absolutes);
+          if (backward) {
+            of_absolutes.input_gradients = allocate(o.in, wanted);
+            o.op->backward(of_absolutes);
+          }
+          have_absolutes = true;
+        }
+        magnitude = backward ? of_absolutes.input_gradient(i) : of_absolutes.output(i);
+      } else if (!magnitude.present()) {
+        magnitude = whole;
+      }
+    }
+    problem.expected.push_back(expect(o, i, spec, whole, magnitude));
+  }
+  return problem;
+}
+
+void write_inputs(const Problem& problem, Executable& executable) {
+  for (const auto& [value, tensor] : problem.inputs) executable.write(Executable::Role::value, value, tensor);
+  for (const auto& [value, tensor] : problem.output_gradients) executable.write(Executable::Role::gradient, value, tensor);
+}
+
+void poison_results(const Problem& problem, Executable& executable) {
+  for (const Expected& e : problem.expected) {
+    Tensor poison = executable.read(e.role, e.value);
+    poison.fill_bytes(0xff);
+    executable.write(e.role, e.value, poison);
+  }
+}
+
+CheckResult check_results(const Problem& problem, Executable& executable) {
+  CheckResult result;
+  double largest = 0;
+  for (const Expected& e : problem.expected) {
+    const Tensor actual = executable.read(e.role, e.value);
+    const auto fail = [&](size_t i, Index at, double got) {
+      if (!result.passed) return;
+      result.passed = false;
+      result.reason = fmt::format("{}{}[{}] is {:.9g}, expected {:.9g} +- {:.2g}", e.role == Executable::Role::gradient ? "gradient of " : "",
+                                  e.value, at, got, e.values[i], e.tolerance[i]);
+    };
+    if (actual.elements() != e.elements) {
+      result.passed = false;
+      result.reason = fmt::format("{} has {} elements, expected {}", e.value, actual.elements(), e.elements);
+      return result;
+    }
+    // What is exact is compared after the one rounding that the type asks for.
+    for (size_t i = 0; i < e.values.size(); ++i) {
+      const Index at = e.at.empty() ? static_cast<Index>(i) : e.at[i];
+      const double got = load_as_double(e.dtype, actual.data(), at);
+      double wanted = e.values[i];
+      if (e.exact) {
+        alignas(8) unsigned char cell[8] = {};
+        store_from_double(e.dtype, cell, 0, wanted);
+        wanted = load_as_double(e.dtype, cell, 0);
+      }
+      largest = std::max(largest, std::abs(wanted));
+      ++result.compared;
+      if (std::isnan(wanted) && std::isnan(got)) continue;
+      if (wanted == got) continue;
+      const double error = std::abs(got - wanted);
+      if (!(error <= e.tolerance[i])) fail(i, at, got);
+      result.l1 += error;
+      result.l2 += error * error;
+      result.linf = std::isnan(error) ? INFINITY : std::max(result.linf, error);
+      if (e.tolerance[i] > 0) result.worst_share = std::max(result.worst_share, error / e.tolerance[i]);
+    }
+    result.elements += e.elements;
+  }
+  result.l2 = std::sqrt(result.l2);
+  result.linf_relative = largest > 0 ? result.linf / largest : 0;
+  result.powerless = result.compared == 0 || largest == 0;
+  return result;
+}
+
+}  // namespace d5

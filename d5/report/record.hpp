@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of one case: the truth from which tables, plots, comparisons and audits are computed. One JSON object a
+// line (docs/record.schema.json, schema "d5-record/1"). Environments are records of their own, kind "environment".
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace d5 {
+
+// Raw samples in the order taken; the arrays have one entry a sample. `slot` of a sample is its place in its round.
+struct Samples {
+  std::vector<double> time_s, start_s;
+  std::vector<int> launch, round;
+  std::vector<double> warmup_s;
+  int64_t batch = 1;  // iterations averaged in one sample; over 1 there are no per-iteration percentiles
+};
+
+struct Metric {
+  std::string unit;
+  double median = 0;
+  std::optional<std::pair<double, double>> ci95;
+  size_t n = 1;
+  double n_eff = 1;
+};
+
+struct Bound {
+  std::string name;  // "roofline"
+  double value = 0;  // in `unit`
+  std::string unit;
+  double share = 0;  // attained part of the bound, 0..1 (above 1: the bound was measured too low, and a warning says so)
+};
+
+struct Record {
+  std::string kind;                 // "op", "environment"
+  nlohmann::json fields;            // the case
+  std::string status, reason;
+  Samples samples;
+  std::string group;                // cases of one group were measured interleaved
+  std::vector<std::pair<std::string, Metric>> metrics;  // in the order to be shown
+  std::optional<Bound> bound;
+  std::string stopped;              // converged | max_time | max_samples | "" (not measured)
+  std::vector<std::string> warnings;
+  std::string environment;          // hash of the environment record
+  std::string rerun;
+  nlohmann::json details = nlohmann::json::object();  // kernels, check, memory: level's own
+
+  const Metric* metric(const std::string& name) const;
+};
+
+nlohmann::json to_json(const Record&);
+Record record_from_json(const nlohmann::json&);  // Error names the missing or wrong field
+
+}  // namespace d5
