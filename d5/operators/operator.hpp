@@ -98,6 +98,8 @@ struct OperatorInput {
 struct OperatorCase {
   std::vector<OperatorInput> inputs;
   Attributes attributes;       // ONNX's
+  size_t outputs = 1;                 // how many of the outputs of infer() the case asks for, from the first
+  size_t differentiable_outputs = 1;  // how many of those receive a gradient, from the first
   std::vector<TensorSpec> specs() const;
 };
 
