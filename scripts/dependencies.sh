@@ -1,0 +1,181 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what deep500 needs and what is not there yet; ./quickstart and ./check call it. A second run installs nothing.
+#   scripts/dependencies.sh [--tests] [--with NAME]... [--without NAME]...
+#   --tests          also what the tests need: GoogleTest, clang for fuzzing, clang-format, python3-jsonschema
+#   --with NAME      also the optional part NAME; --without NAME leaves it out. Parts: onednn (on by default)
+# System packages come from apt-get (Debian 12, Debian 13, Ubuntu 24.04), as root or with a sudo that asks nothing;
+# where neither works, it says which command to run. oneDNN is the distribution's where that is version 3 or
+# later, else two wheels from the Python package index, unpacked into build/dependencies.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/common.sh
+
+onednn_release=2023.2.0 # oneDNN 3.2 that needs libgomp and nothing else
+prefix=$PWD/build/dependencies
+parts=(onednn)
+
+tests= onednn=1
+while (($#)); do
+  case $1 in
+    --tests) tests=1 ;;
+    --with | --without)
+      [[ " ${parts[*]} " == *" ${2:-} "* ]] || wrong_usage "$1 '${2:-}': no such part. Parts: ${parts[*]}"
+      [[ $1 == --with ]] && declare "$2=1" || declare "$2="
+      shift
+      ;;
+    --help | -h) help_of "$0"; exit 0 ;;
+    *) wrong_usage "unknown option '$1'" ;;
+  esac
+  shift
+done
+
+# ---- what is there already. A command, a header or a file counts, whoever installed it.
+present() {
+  case $1 in
+    /*) [[ -e $1 ]] ;;
+    *.h | *.hpp) [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]] || in_prefixes "include/$1" ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+in_prefixes() {
+  local folder folders
+  IFS=: read -ra folders <<<"${CMAKE_PREFIX_PATH:-}"
+  for folder in "$prefix" "${folders[@]}"; do
+    [[ -e $folder/$1 ]] && return
+  done
+  return 1
+}
+
+has_onednn() {
+  [[ -e $prefix/onednn-$onednn_release ]] && return
+  local version
+  version=$(dpkg-query -W -f '${db:Status-Status} ${Version}' libdnnl-dev 2>/dev/null || true)
+  [[ $version == 'installed '* ]] && dpkg --compare-versions "${version#* }" ge 3 && return
+  local folder folders
+  IFS=: read -ra folders <<<"${CMAKE_PREFIX_PATH:-}:/usr/local"
+  for folder in "${folders[@]}"; do
+    [[ -n $folder && -e $folder/lib/cmake/dnnl/dnnl-config.cmake ]] && return
+  done
+  return 1
+}
+
+can_fuzz() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -x c++ -fsanitize=fuzzer,address,undefined - -o /dev/null 2>/dev/null
+}
+
+has_jsonschema() {
+  python3 -c 'import jsonschema' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema' 2>/dev/null
+}
+
+has_venv() { python3 -c 'import venv, ensurepip' 2>/dev/null; }
+
+needed=() wanted=()
+need() { present "$2" || needed+=("$1"); }
+need g++ g++
+need cmake cmake
+need ninja-build ninja
+need git git
+need ca-certificates /etc/ssl/certs/ca-certificates.crt
+need libfmt-dev fmt/core.h
+need nlohmann-json3-dev nlohmann/json.hpp
+need libtomlplusplus-dev toml++/toml.h
+need libcli11-dev CLI/CLI.hpp
+present ccache || wanted+=(ccache)
+if [[ $tests ]]; then
+  need libgtest-dev gtest/gtest.h
+  need libgmock-dev gmock/gmock.h
+  need python3 python3
+  has_jsonschema || needed+=(python3-jsonschema)
+  can_fuzz || wanted+=(clang libclang-rt-dev)
+  present clang-format || wanted+=(clang-format)
+fi
+fetch_onednn=
+if [[ $onednn ]] && ! has_onednn; then
+  if [[ $(uname -m) == x86_64 ]]; then
+    fetch_onednn=1
+  else
+    echo "oneDNN: not looked for on $(uname -m); the backend onednn is built where CMake finds oneDNN 3"
+  fi
+fi
+
+if ((${#needed[@]} + ${#wanted[@]} == 0)) && [[ ! $fetch_onednn ]]; then
+  echo "Nothing is missing."
+  exit 0
+fi
+
+# ---- install the rest
+if ((EUID == 0)); then
+  as_root=()
+elif sudo -n true 2>/dev/null; then
+  as_root=(sudo -n)
+else
+  as_root=(no)
+fi
+log=$PWD/build/log/apt.log
+mkdir -p build/log
+
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" \
+    >>"$log" 2>&1 || { tail -n 15 "$log" >&2; die "apt-get $* failed; the whole output is in $log"; }
+}
+
+may_install() { [[ ${as_root[*]} != no ]] && command -v apt-get >/dev/null; }
+
+updated=
+update_once() {
+  [[ $updated ]] && return
+  echo "apt-get update"
+  : >"$log"
+  apt update
+  updated=1
+}
+
+install() {
+  update_once
+  echo "apt-get install $*"
+  apt install -y --no-install-recommends "$@"
+}
+
+refuse() {
+  local why='this user is not root and has no sudo without a password'
+  command -v apt-get >/dev/null || why='there is no apt-get here; the names below are those of Debian'
+  die "missing: $*
+These packages cannot be installed from here: $why. Run
+    sudo apt-get update && sudo apt-get install -y --no-install-recommends $*
+and then this command again."
+}
+
+if may_install; then
+  if [[ $fetch_onednn ]]; then
+    # The distribution's oneDNN, where it speaks the API of version 3.
+    update_once
+    candidate=$(LC_ALL=C apt-cache policy libdnnl-dev | sed -n 's/^ *Candidate: //p')
+    if [[ -n $candidate && $candidate != '(none)' ]] && dpkg --compare-versions "$candidate" ge 3; then
+      needed+=(libdnnl-dev)
+      fetch_onednn=
+    else
+      echo "oneDNN: the distribution has ${candidate:-none}, version 3 is needed; taking the wheels instead"
+      has_venv || needed+=(python3 python3-venv)
+    fi
+  fi
+  ((${#needed[@]} + ${#wanted[@]} == 0)) || install "${needed[@]}" "${wanted[@]}"
+else
+  [[ $fetch_onednn ]] && ! has_venv && needed+=(python3-venv)
+  ((${#needed[@]} == 0)) || refuse "${needed[@]}" "${wanted[@]}"
+  ((${#wanted[@]} == 0)) || echo "Not there, and not needed: ${wanted[*]}"
+fi
+
+if [[ $fetch_onednn ]]; then
+  echo "pip install onednn-cpu-gomp==$onednn_release onednn-devel-cpu-gomp==$onednn_release into build/dependencies"
+  # The environment only lends its pip: build/dependencies itself stays a plain prefix without a python in it.
+  [[ -x $prefix/python/bin/pip ]] || python3 -m venv "$prefix/python"
+  "$prefix/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-warn-script-location \
+    --prefix "$prefix" "onednn-cpu-gomp==$onednn_release" "onednn-devel-cpu-gomp==$onednn_release" ||
+    die "oneDNN could not be fetched from the Python package index. Without it: --without onednn"
+  [[ -e $prefix/lib/cmake/dnnl/dnnl-config.cmake ]] || die "the wheels of oneDNN $onednn_release hold no CMake package"
+  touch "$prefix/onednn-$onednn_release"
+fi

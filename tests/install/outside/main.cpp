@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// outside PLUGIN STALE: an installed libd5 runs the operator of PLUGIN, and refuses STALE in plain words.
+#include <cstdio>
+#include <string>
+
+#include "d5/core/registry.hpp"
+#include "d5/operators/operator.hpp"
+
+namespace {
+
+int failures = 0;
+void expect(bool condition, const char* what) {
+  std::printf("%s %s\n", condition ? "ok    " : "FAILED", what);
+  failures += !condition;
+}
+
+std::string reason_not_to_load(const char* path) {
+  try {
+    d5::load_plugin(path);
+  } catch (const d5::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 3) return 2;
+  expect(!d5::find_registered<d5::operators>("Double"), "without the plugin there is no operator Double");
+  expect(reason_not_to_load(arguments[1]).empty(), "the plugin loads");
+  const auto* entry = d5::find_registered<d5::operators>("Double");
+  expect(entry, "with the plugin there is one");
+  if (!entry) return 1;
+
+  const d5::OperatorCase sample = entry->describe({{"shape", std::string("3")}}, d5::DType::f64);
+  const auto op = entry->make(sample.attributes);
+  const auto specs = op->infer(sample.specs());
+  d5::Context context;
+  context.inputs.push_back(d5::Tensor::from<double>({3}, {1, -2, 0.25}));
+  context.outputs.emplace_back(specs.at(0).dtype, specs.at(0).shape);
+  op->forward(context);
+  const auto y = context.output(0).values<double>();
+  expect(y.size() == 3 && y[0] == 2 && y[1] == -4 && y[2] == 0.5, "its forward gives 2, -4, 0.5");
+
+  const std::string reason = reason_not_to_load(arguments[2]);
+  std::printf("       %s\n", reason.c_str());
+  expect(reason.find("built for another version of libd5") != std::string::npos,
+         "a stale plugin is refused in plain words");
+  return failures ? 1 : 0;
+}
