@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/backends/onednn/layout.hpp"
 
-#include <numeric>
+#include <dnnl_debug.h>
+
+#include <algorithm>
 
 namespace d5::onednn {
 namespace {
