@@ -130,6 +130,7 @@ Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Ten
     };
     e.values = at(o.context);
     magnitude = at(o.absolute_context());
+    for (double& m : magnitude) m = std::abs(m);  // a negative alpha
   }
 
   const double accumulate = round_off(spec.dtype == DType::f64 ? DType::f64 : DType::f32);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "d5/core/registry.hpp"
+#include "d5/core/tensor.hpp"
 #include "d5/report/record.hpp"
 
 namespace d5 {

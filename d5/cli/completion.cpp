@@ -24,7 +24,7 @@ std::string bash(const CLI::App& program) {
     commands.push_back(command->get_name());
     cases += fmt::format("    {}) words=\"{}\" ;;\n", command->get_name(), fmt::join(long_options(*command), " "));
   }
-  return fmt::format(R"(_d5() {{
+  return fmt::format(R"bash(_d5() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}" command="${{COMP_WORDS[1]}}" words=""
   if (( COMP_CWORD == 1 )); then COMPREPLY=($(compgen -W "{} --help --version" -- "$current")); return; fi
   case "$command:$previous" in
@@ -42,7 +42,7 @@ std::string bash(const CLI::App& program) {
   COMPREPLY=($(compgen -W "$words" -- "$current") $([[ $current == -* ]] || compgen -f -- "$current"))
 }}
 complete -F _d5 d5
-)",
+)bash",
                      fmt::join(commands, " "), cases);
 }
 

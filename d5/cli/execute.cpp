@@ -8,13 +8,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <set>
 
 #include "d5/backends/backend.hpp"
 #include "d5/bench/session.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/interrupt.hpp"
 #include "d5/cli/progress.hpp"
-#include "d5/measure/disk_footprint.hpp"
 #include "d5/measure/environment.hpp"
 #include "d5/measure/roofline.hpp"
 #include "d5/measure/roofline_cache.hpp"
@@ -22,6 +22,7 @@
 #include "d5/report/console.hpp"
 #include "d5/report/csv.hpp"
 #include "d5/report/jsonl.hpp"
+#include "d5/runner/describe.hpp"
 
 namespace d5 {
 namespace {
@@ -40,19 +41,19 @@ Record environment_record(const std::vector<Json>& cases) {
   Json backends = Json::object();
   for (const BackendStatus& status : backend_statuses()) {
     backends[status.name] = {{"available", status.available}, {"note", status.reason}};
-    if (!status.module.empty()) backends[status.name]["disk_footprint"] = to_json(disk_footprint(status.module));
+    if (status.available) backends[status.name].update(describe_backend(status.name, 1));
   }
   Record record{.kind = "environment"};
-  record.fields = capture_environment(backends);
+  record.details = capture_environment(backends);
+  record.environment = environment_hash(record.details);
   std::set<int> thread_counts;
   for (const Json& one : cases)
     if (one.contains("threads")) thread_counts.insert(one["threads"].get<int>());
-  for (int threads : thread_counts) record.details["roofline"].push_back(to_json(cached_roofline(threads)));
+  for (int threads : thread_counts) record.details["rooflines"].push_back(to_json(cached_roofline(threads)));
   const Sharing sharing = probe_core_sharing();
   record.details["core_sharing"] = {{"ratio", sharing.ratio}, {"cores_shared", sharing.cores_shared}};
   if (sharing.cores_shared)
     record.warnings.push_back(fmt::format("cores shared: two threads run at {:.2f}x the rate of one; ratios hold, absolute numbers may not", sharing.ratio));
-  record.environment = environment_hash(record.fields);
   record.status = "passed";
   return record;
 }
@@ -146,7 +147,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
   bar.clear();
   writer.close();
 
-  if (!flags.json) std::cout << console_table(records, environment, {.colour = use_colour(), .margin = options.margin}) << std::flush;
+  if (!flags.json) std::cout << console_text(records, {&environment, 1}, {.colour = use_colour(), .verdicts = {.margin = options.margin}}) << std::flush;
   if (!flags.csv.empty()) write_csv(flags.csv, records);
   if (!flags.quiet) fmt::print(stderr, "records: {}\n", writer.path());
   if (interrupted) {

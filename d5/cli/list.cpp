@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 list: what can be named.
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "d5/backends/backend.hpp"
 #include "d5/cli/command.hpp"

@@ -16,17 +16,17 @@ struct PeakKernel {
   DType dtype;
   std::string_view name;  // "avx512f", "avx2", "portable", "avx512_bf16", ...
   double flops_per_iteration;
-  double (*run)(int64_t iterations);  // returns a number so that the work is not removed
+  void (*run)(int64_t iterations);
 };
 const std::vector<PeakKernel>& usable_peak_kernels();
 
 // `passes` walks over `floats` elements per array (a multiple of 64, 64-byte aligned). Bytes count each array once per
-// pass: read 1, copy 2, triad 3.
+// pass: read 1, copy 2, triad 3. "stream" is a copy whose stores pass the caches by: from memory the fastest of all.
 struct StreamKernel {
-  std::string_view name;  // "read", "copy", "triad"
+  std::string_view name;  // "read", "copy", "triad", "stream"
   int arrays;
   float (*run)(float* a, const float* b, const float* c, int64_t floats, int64_t passes);
 };
-std::span<const StreamKernel> usable_stream_kernels();  // read, copy, triad in the widest usable vectors
+std::span<const StreamKernel> usable_stream_kernels();  // in the widest usable vectors
 
 }  // namespace d5
