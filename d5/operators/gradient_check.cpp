@@ -14,7 +14,7 @@ namespace {
 
 constexpr double epsilon = std::numeric_limits<double>::epsilon();
 
-// Values of an input are low + (2 i + 1.5) s for i = 0 .. elements - 1: a distance of 2 s apart and, on a range
+// Values of an input are low + (2 i + 2.5) s for i = 0 .. elements - 1: a distance of 2 s apart and, on a range
 // symmetric about zero, at least s / 2 from zero.
 double half_spacing(const OperatorInput& input) {
   return (input.high - input.low) / static_cast<double>(2 * input.spec.elements() + 2);
@@ -26,7 +26,7 @@ void fill_separated(const Tensor& tensor, const OperatorInput& input, const Rng&
   std::iota(order.begin(), order.end(), 0);
   shuffle(order, rng);
   for (size_t i = 0; i < values.size(); ++i)
-    values[i] = input.low + half_spacing(input) * (2.0 * static_cast<double>(order[i]) + 1.5);
+    values[i] = input.low + half_spacing(input) * (2.0 * static_cast<double>(order[i]) + 2.5);
 }
 
 // L(x + h d) - L(x - h d), output by output before summing, so that equal parts cancel exactly.
@@ -111,7 +111,7 @@ std::vector<GradientDeviation> check_gradient(const Operator& op, const Operator
     // Two values move towards each other by 2 h each, one moves towards zero by 2 h: both with room to spare.
     const double h = std::min(std::cbrt(epsilon), half_spacing(one.inputs[input]) / 16);
     GradientDeviation worst{.input = input, .directions = single + random};
-    double scale = std::numeric_limits<double>::min();
+    double scale = 0;
     const Rng rng(seed, 2000 + input);
     for (Index trial = 0; trial < single + random; ++trial) {
       std::vector<double> direction(gradient.size(), 0.0);
@@ -134,6 +134,7 @@ std::vector<GradientDeviation> check_gradient(const Operator& op, const Operator
       worst.tolerance =
           std::max(worst.tolerance, std::abs(far - near) + (2 * rounding + epsilon * largest * absolute) / h);
     }
+    if (scale == 0) scale = 1;  // a gradient of zero: deviations count as they are
     worst.worst /= scale;
     worst.tolerance /= scale;
     result.push_back(worst);

@@ -57,7 +57,7 @@ void add_product(const Matrix<T>& a, Matrix<T> b, Index m, Index n, Index k, T* 
     }
   }
   constexpr Index block = 64;  // rows of b that stay in the cache while rows of y pass
-  const Index grain = std::max<Index>(1, 65536 / std::max<Index>(1, n * k));
+  const Index grain = std::max<Index>(1, (1 << 20) / std::max<Index>(1, n * k));  // about a millisecond
   parallel_for(m, grain, [&](Index first, Index last) {
     for (Index start = 0; start < k; start += block)
       for (Index i = first; i < last; ++i)
