@@ -39,7 +39,7 @@ class OnednnGemm final : public OnednnKernel {
       if (alpha != 1) after.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(alpha), 0);
       if (has_c) {
         Operand c = input(2, row_major(type, dims_c));
-        if (beta != 1) c = scaled(p, Pass::forward, c, dims_c, beta);
+        if (beta != 1) c = scaled(p, c, dims_c, beta);
         arguments.push_back(reads(DNNL_ARG_ATTR_MULTIPLE_POST_OP(after.len()) | DNNL_ARG_SRC_1, c));
         after.append_binary(dnnl::algorithm::binary_add, c.wanted);
       }
@@ -68,7 +68,7 @@ class OnednnGemm final : public OnednnKernel {
                     input_gradient(1, matrix(type, k, n)), alpha);
     }
     if (has_c && setup.wants_gradient[2])
-      add_sum(p, Pass::backward, type, dy, {m, n}, input_gradient(2, row_major(type, dims_c)), dims_c, beta);
+      add_sum(p, Pass::backward, type, type, dy, {m, n}, input_gradient(2, row_major(type, dims_c)), dims_c, beta);
   }
 
  private:
@@ -77,15 +77,11 @@ class OnednnGemm final : public OnednnKernel {
     return strided(type, {rows, columns}, transposed ? Dims{1, rows} : Dims{columns, 1});
   }
 
-  static Operand scaled(Program& p, Pass pass, const Operand& from, const Dims& dims, double scale) {
-    const Desc desc = row_major(DType::f32, dims);
-    const Operand to = p.temporary(pass, desc);
-    const dnnl::eltwise_forward::primitive_desc linear(engine(), dnnl::prop_kind::forward_inference,
-                                                       dnnl::algorithm::eltwise_linear, desc, desc,
-                                                       static_cast<float>(scale), 0, p.attributes());
-    Operand wide = from;
-    wide.wanted = desc;
-    p.add(pass, linear, {reads(DNNL_ARG_SRC, wide), writes(DNNL_ARG_DST, to)});
+  // In f32 whatever C is, so that it is rounded only with the result.
+  static Operand scaled(Program& p, Operand c, const Dims& dims, double scale) {
+    c.wanted = row_major(DType::f32, dims);
+    const Operand to = p.temporary(Pass::forward, c.wanted);
+    add_scaled(p, Pass::forward, c, to, scale);
     return to;
   }
 };

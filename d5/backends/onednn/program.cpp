@@ -219,10 +219,18 @@ void add_product(Program& program, Pass pass, const Operand& a, const Operand& b
   program.add(pass, desc, {reads(DNNL_ARG_SRC, a), reads(DNNL_ARG_WEIGHTS, b), writes(DNNL_ARG_DST, y)});
 }
 
+void add_scaled(Program& program, Pass pass, const Operand& from, const Operand& to, double scale) {
+  if (scale == 1) return program.add_copy(pass, from, to);
+  const dnnl::eltwise_forward::primitive_desc linear(engine(), dnnl::prop_kind::forward_inference,
+                                                     dnnl::algorithm::eltwise_linear, from.wanted, to.wanted,
+                                                     static_cast<float>(scale), 0, program.attributes());
+  program.add(pass, linear, {reads(DNNL_ARG_SRC, from), writes(DNNL_ARG_DST, to)});
+}
+
 // Products with a vector of ones: oneDNN's own reduction is a plain loop for most shapes. Neighbouring dimensions of
 // one kind are one; each pass sums one of them, the last first.
-void add_sum(Program& program, Pass pass, DType type, const Operand& from, const Dims& from_dims, const Operand& to,
-             const Dims& to_dims, double scale) {
+void add_sum(Program& program, Pass pass, DType from_type, DType to_type, const Operand& from, const Dims& from_dims,
+             const Operand& to, const Dims& to_dims, double scale) {
   struct Group {
     dnnl_dim_t size;
     bool summed;
@@ -237,8 +245,9 @@ void add_sum(Program& program, Pass pass, DType type, const Operand& from, const
       groups.push_back({from_dims[i], summed});
   }
   size_t left = static_cast<size_t>(std::ranges::count_if(groups, [](const Group& g) { return g.summed; }));
+  if (left == 0) return add_scaled(program, pass, from, to, scale);
   Operand source = from;
-  DType source_type = type;
+  DType source_type = from_type;
   for (size_t g = groups.size(); g-- > 0;) {
     if (!groups[g].summed) continue;
     dnnl_dim_t outer = 1, inner = 1;
@@ -246,7 +255,7 @@ void add_sum(Program& program, Pass pass, DType type, const Operand& from, const
     for (size_t i = g + 1; i < groups.size(); ++i) inner *= groups[i].size;
     const dnnl_dim_t size = groups[g].size;
     const bool final = --left == 0;
-    const DType target_type = final ? type : DType::f32;
+    const DType target_type = final ? to_type : DType::f32;
     // {outer, size} {size, 1}, or a batch of {1, size} {size, inner}
     const Dims source_dims = inner == 1 ? Dims{outer, size} : Dims{outer, size, inner};
     const Dims target_dims = inner == 1 ? Dims{outer, 1} : Dims{outer, 1, inner};

@@ -112,10 +112,11 @@ class Program {
   std::array<std::vector<std::vector<BoundStep>>, 2> bound_;  // by pass, binding
 };
 
-// Row-major shape of a sum's result in the dimensions of what is summed: 1 where it is summed over.
-// y = scale * sum of x over those dimensions.
-void add_sum(Program&, Pass, DType, const Operand& from, const Dims& from_dims, const Operand& to, const Dims& to_dims,
-             double scale = 1);
+// to = scale * sum of `from` over the dimensions that are 1 in to_dims; both row-major, a copy where there is none.
+void add_sum(Program&, Pass, DType from_type, DType to_type, const Operand& from, const Dims& from_dims,
+             const Operand& to, const Dims& to_dims, double scale = 1);
+// to = scale * from, of the same dimensions and type.
+void add_scaled(Program&, Pass, const Operand& from, const Operand& to, double scale);
 // y = scale * a b for matrices (or batches of them); the descriptors of the operands say how they lie.
 void add_product(Program&, Pass, const Operand& a, const Operand& b, const Operand& y, double scale = 1);
 
