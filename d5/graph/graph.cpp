@@ -45,7 +45,10 @@ Graph single_node_graph(const std::string& op, const OperatorCase& one) {
   for (size_t i = 0; i < one.inputs.size(); ++i) {
     const std::string name = fmt::format("x{}", i);
     node.inputs.push_back(one.inputs[i].spec.present ? name : "");
-    if (one.inputs[i].spec.present) graph.inputs.push_back({name, one.inputs[i].spec, one.inputs[i].parameter});
+    if (one.inputs[i].spec.present) {
+      const OperatorInput& input = one.inputs[i];
+      graph.inputs.push_back({name, input.spec, input.parameter, input.differentiable});
+    }
   }
   const size_t outputs = std::min(one.outputs, make_operator(node)->infer(one.specs()).size());
   for (size_t i = 0; i < outputs; ++i) {

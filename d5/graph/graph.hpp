@@ -21,7 +21,8 @@ struct Node {
 struct GraphInput {
   std::string name;
   TensorSpec spec;
-  bool parameter = false;  // a trainable weight rather than data
+  bool parameter = false;      // a trainable weight rather than data
+  bool differentiable = true;  // false: nobody may ask for its gradient (running statistics)
 };
 
 struct Graph {
