@@ -63,6 +63,7 @@ Ordered ordered(const Record& r) {
   result["kind"] = r.kind;
   if (r.kind == "environment") {
     result["environment"] = r.environment;
+    result["warnings"] = r.warnings;
     result["details"] = r.details;
     return result;
   }
@@ -186,6 +187,7 @@ Record read(const J& json) {
   all.at("kind").expect(!r.kind.empty(), "the name of a level, or environment");
   r.environment = all.at("environment").text();
   r.details = nlohmann::json(all.at("details").object());
+  r.warnings = all.at("warnings").list([](const Field<J>& x) { return x.text(); });
   if (r.kind == "environment") return r;
 
   r.fields = nlohmann::json(all.at("case").object());
@@ -203,7 +205,6 @@ Record read(const J& json) {
         Bound{bound.at("name").text(), bound.at("value").number(), bound.at("unit").text(), bound.at("share").number()};
   }
   r.stopped = all.at("stopped").text();
-  r.warnings = all.at("warnings").list([](const Field<J>& x) { return x.text(); });
   r.rerun = all.at("rerun").text();
   return r;
 }

@@ -32,20 +32,21 @@ struct Bound {
   std::string name;  // "roofline"
   double value = 0;  // in `unit`
   std::string unit;
-  double share = 0;  // attained part of the bound, 0..1 (above 1: the bound was measured too low, and a warning says so)
+  double share =
+      0;  // attained part of the bound, 0..1 (above 1: the bound was measured too low, and a warning says so)
 };
 
 struct Record {
-  std::string kind;                 // "op", "environment"
-  nlohmann::json fields;            // the case
+  std::string kind;       // "op", "environment"
+  nlohmann::json fields;  // the case
   std::string status, reason;
   Samples samples;
-  std::string group;                // cases of one group were measured interleaved
+  std::string group;                                    // cases of one group were measured interleaved
   std::vector<std::pair<std::string, Metric>> metrics;  // in the order to be shown
   std::optional<Bound> bound;
-  std::string stopped;              // converged | max_time | max_samples | "" (not measured)
+  std::string stopped;  // converged | max_time | max_samples | "" (not measured)
   std::vector<std::string> warnings;
-  std::string environment;          // hash of the environment record
+  std::string environment;  // hash of the environment record
   std::string rerun;
   nlohmann::json details = nlohmann::json::object();  // kernels, check, memory: level's own
 
@@ -54,7 +55,7 @@ struct Record {
 
 // JSON has no NaN and no infinity: a number that is not finite is written as null, and null is read back as NaN. Where
 // an object stands ("bound", "ci95") null means that there is none. An environment is written as kind, environment (its
-// hash) and details (what was captured), nothing else.
+// hash), warnings and details (what was captured), nothing else.
 nlohmann::json to_json(const Record&);
 Record record_from_json(const nlohmann::json&);  // Error names the missing or wrong field
 

@@ -64,7 +64,7 @@ TEST(Messages, WrongOnesAreNamed) {
 
 // The worker printed in docs/protocol.md is run as it stands there: the page must be true.
 TEST(Protocol, TheDocumentedPythonWorkerWorks) {
-  const std::filesystem::path page = std::filesystem::path(__FILE__).parent_path() / "../../../docs/protocol.md";
+  const std::filesystem::path page = D5_SOURCE_DIR "/docs/protocol.md";
   std::ifstream file(page);
   std::stringstream text;
   text << file.rdbuf();
