@@ -11,7 +11,7 @@
 namespace d5 {
 namespace {
 
-constexpr double smallest_set = 16 << 10;
+constexpr double smallest_set = 16 << 10, window_bytes = 8 << 20;
 
 // The best of several short runs: a peak is what the machine can do, everything that disturbs makes it slower.
 double best_peak(const PeakKernel& kernel, int threads, double budget_seconds) {
@@ -32,12 +32,15 @@ int64_t passes_for(StreamBuffers& buffers, const StreamKernel& kernel, double by
   return passes;
 }
 
-double best_stream(StreamBuffers& buffers, const StreamKernel& kernel, double bytes, double budget_seconds) {
+// Sets larger than the caches are sampled: a short run is more likely to be left in peace than a long one.
+double best_stream(StreamBuffers& buffers, const StreamKernel& kernel, double bytes, bool cached,
+                   double budget_seconds) {
   const double end = now_seconds() + budget_seconds;
-  const int64_t passes = passes_for(buffers, kernel, bytes, 3e-4);
+  const int64_t passes = cached ? passes_for(buffers, kernel, bytes, 3e-4) : 1;
   double best = 0;
   do {
-    best = std::max(best, buffers.rate(kernel, bytes, passes));
+    best =
+        std::max(best, cached ? buffers.rate(kernel, bytes, passes) : buffers.window_rate(kernel, bytes, window_bytes));
   } while (now_seconds() < end);
   return best;
 }
@@ -67,7 +70,8 @@ Roofline measure_roofline(int threads, double budget_seconds) {
     peak = std::max(peak, best_peak(kernel, threads, peak_seconds));
   }
 
-  const double largest_set = 4.0 * static_cast<double>(last_level_bytes(threads));
+  const auto last_level = static_cast<double>(last_level_bytes(threads));
+  const double largest_set = 4 * last_level;
   StreamBuffers buffers(threads, largest_set);
   const auto streams = usable_stream_kernels();
   const double sizes = std::ceil(std::log2(largest_set / smallest_set)) + 1;
@@ -76,7 +80,7 @@ Roofline measure_roofline(int threads, double budget_seconds) {
     // The best mix of reads and writes: a case with another one must not beat its bound.
     double rate = 0;
     for (const StreamKernel& stream : streams)
-      rate = std::max(rate, best_stream(buffers, stream, size, stream_seconds));
+      rate = std::max(rate, best_stream(buffers, stream, size, size <= last_level, stream_seconds));
     roofline.bandwidth.emplace_back(size, rate);
     if (size >= largest_set) break;
   }
@@ -107,7 +111,6 @@ double Probe::peak_flops(DType type) {
 }
 
 double Probe::bandwidth(double working_set_bytes) {
-  constexpr double window = 8 << 20;
   const ThreadsFor scope(state_->threads);
   const auto last_level = static_cast<double>(last_level_bytes(state_->threads));
   const double bytes = std::clamp(working_set_bytes, smallest_set, 4 * last_level);
@@ -118,7 +121,8 @@ double Probe::bandwidth(double working_set_bytes) {
   double best = 0;
   if (bytes > last_level) {
     for (int round = 0; round < 2; ++round)
-      for (const StreamKernel& kernel : kernels) best = std::max(best, buffers.window_rate(kernel, bytes, window));
+      for (const StreamKernel& kernel : kernels)
+        best = std::max(best, buffers.window_rate(kernel, bytes, window_bytes));
   } else {
     const int64_t passes = passes_for(buffers, kernels.front(), bytes, 4e-4);
     for (const StreamKernel& kernel : kernels)
