@@ -5,7 +5,9 @@
 
 namespace d5 {
 
-std::unique_ptr<Operator> make_operator(const Node& node) { return registered<operators>(node.op).make(node.attributes); }
+std::unique_ptr<Operator> make_operator(const Node& node) {
+  return registered<operators>(node.op).make(node.attributes);
+}
 
 std::vector<TensorSpec> specs_of(const Specs& specs, const std::vector<std::string>& names) {
   std::vector<TensorSpec> found;

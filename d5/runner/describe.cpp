@@ -8,7 +8,9 @@ namespace d5 {
 
 nlohmann::json describe_backend(const std::string& name, int threads) {
   try {
-    Child child({.command = {"/proc/self/exe", "worker"}, .environment = thread_environment(threads), .limits = {.seconds = 60}});
+    Child child({.command = {"/proc/self/exe", "worker"},
+                 .environment = thread_environment(threads),
+                 .limits = {.seconds = 60}});
     return child.ask({{"do", "describe"}, {"backend", name}});
   } catch (const Error& error) {
     return {{"error", error.what()}};
