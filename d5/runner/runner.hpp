@@ -29,8 +29,10 @@ struct RunOptions {
   std::string program;  // the d5 executable for children; empty: /proc/self/exe
   bool pin = true;
 };
-RunOptions run_options_from(const Json& measure);  // of a recipe; UsageError on unknown keys
-Json to_json(const RunOptions&);
+// Of a recipe: launches, rounds, slice, width, max_time, max_samples, seed, alpha, margin. UsageError on unknown keys.
+RunOptions run_options_from(const Json& measure);
+Json to_json(const RunOptions&);  // the same keys
+void check(const RunOptions&);    // UsageError names the first value that makes no sense
 
 // What the console may show while a run goes on. Called from the runner's thread only.
 struct Progress {
