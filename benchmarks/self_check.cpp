@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does the system call equal things different, and does it find a planted slowdown? Real comparisons, with the default launches
-// and rounds: one case against itself (A/A), and against a kernel that takes a known share longer. The records can be given to
-// d5-statistics-coverage --noise, which resamples this machine's noise for thousands of simulated comparisons.
+// Does the system call equal things different, and does it find a planted slowdown? Real comparisons, with the default
+// launches and rounds: one case against itself (A/A), and against a kernel that takes a known share longer. The records
+// can be given to d5-statistics-coverage --noise, which resamples this machine's noise for thousands of simulated
+// comparisons.
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
@@ -75,7 +76,8 @@ double deviation(const std::vector<double>& values) {
 // Sizes from about 0.1 ms to 5 ms, so that launches are not all alike.
 Json gemm(int i, const std::string& kernel) {
   const int size = 128 + 32 * (i % 12);
-  const Json fields = {{"kind", "op"}, {"operator", "Gemm"}, {"backend", "onednn"}, {"m", size}, {"n", size}, {"k", size}, {"kernel", kernel}};
+  const Json fields = {{"kind", "op"}, {"operator", "Gemm"}, {"backend", "onednn"}, {"m", size},
+                       {"n", size},    {"k", size},          {"kernel", kernel}};
   return bench_of(fields).complete(fields);
 }
 
@@ -83,18 +85,29 @@ Tally compare_many(int count, const std::string& second, const Options& o, Recor
   Tally tally;
   const std::atomic<bool> never{false};
   for (int i = 0; i < count; ++i) {
-    RunOptions run{.launches = o.launches, .rounds = o.rounds, .slice_seconds = o.slice, .max_seconds = 0, .seed = static_cast<uint64_t>(i + 1)};
+    RunOptions run{.launches = o.launches,
+                   .rounds = o.rounds,
+                   .slice_seconds = o.slice,
+                   .max_seconds = 0,
+                   .seed = static_cast<uint64_t>(i + 1)};
     std::vector<Record> records;
-    run_cases({gemm(i, "builtin"), gemm(i, second)}, run, [&](const Record& r) { records.push_back(r); }, [](const Progress&) {}, never);
+    run_cases(
+        {gemm(i, "builtin"), gemm(i, second)}, run, [&](const Record& r) { records.push_back(r); },
+        [](const Progress&) {}, never);
     const auto standings = verdicts(records);
-    if (records.size() != 2 || !standings[1]) throw Error("[self-check] no comparison: {}", records.empty() ? "no records" : records.back().reason);
+    if (records.size() != 2 || !standings[1])
+      throw Error("[self-check] no comparison: {}", records.empty() ? "no records" : records.back().reason);
     if (writer)
       for (const Record& record : records) writer->write(record);
     const Comparison& c = standings[1]->comparison;
-    ++(c.verdict == Verdict::same ? tally.same : c.verdict == Verdict::faster ? tally.faster : c.verdict == Verdict::slower ? tally.slower : tally.unclear);
+    ++(c.verdict == Verdict::same     ? tally.same
+       : c.verdict == Verdict::faster ? tally.faster
+       : c.verdict == Verdict::slower ? tally.slower
+                                      : tally.unclear);
     tally.ratios.push_back(c.ratio);
     std::map<int, std::vector<double>> by_launch;
-    for (const PairedSlices& p : paired_slices(records[1], records[0], true)) by_launch[p.launch].push_back(p.log_ratio);
+    for (const PairedSlices& p : paired_slices(records[1], records[0], true))
+      by_launch[p.launch].push_back(p.log_ratio);
     std::vector<double> medians;
     for (auto& [launch, values] : by_launch) medians.push_back(median(values));
     tally.noise.push_back(deviation(medians));
@@ -105,8 +118,8 @@ Tally compare_many(int count, const std::string& second, const Options& o, Recor
 }
 
 void print(const char* what, const Tally& t) {
-  fmt::print("{:<22} {:>5} {:>6} {:>7} {:>7} {:>8}   {:.4f}   {:.2f} %\n", what, t.total(), t.same, t.faster, t.slower, t.unclear, median(t.ratios),
-             100 * median(t.noise));
+  fmt::print("{:<22} {:>5} {:>6} {:>7} {:>7} {:>8}   {:.4f}   {:.2f} %\n", what, t.total(), t.same, t.faster, t.slower,
+             t.unclear, median(t.ratios), 100 * median(t.noise));
 }
 
 int run(const Options& o) {

@@ -354,7 +354,11 @@ int main(int argc, char** argv) {
                  "records.jsonl whose launches are split into A and B: false alarms with real noise");
   app.add_flag("--dip-table", options.dip_table,
                "print the null quantiles of the dip, as in d5/measure/dip_table.hpp (minutes)");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   try {
     if (options.dip_table) {
       print_dip_table();

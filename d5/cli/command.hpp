@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One file per command. add_X() puts the command and its options on the program; the returned function runs it and gives
-// the exit status: 0 all passed, 1 a case failed, 2 wrong usage, 3 a gate said no, 130 interrupted.
+// One file per command. add_X() puts the command and its options on the program; the returned function runs it and
+// gives the exit status: 0 all passed, 1 a case failed, 2 wrong usage, 3 a gate said no, 130 interrupted.
 #pragma once
 
 #include <CLI/CLI.hpp>

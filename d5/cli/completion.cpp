@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// d5 completion SHELL: a script for the shell, made from the commands as they are; names come from 'd5 list' when asked for.
+// d5 completion SHELL: a script for the shell, made from the commands as they are; names come from 'd5 list' when asked
+// for.
 #include <fmt/ranges.h>
 
 #include <iostream>
@@ -49,7 +50,8 @@ complete -F _d5 d5
 std::string fish(const CLI::App& program) {
   std::string text = "complete -c d5 -f\n";
   for (const CLI::App* command : program.get_subcommands({})) {
-    text += fmt::format("complete -c d5 -n __fish_use_subcommand -a {} -d '{}'\n", command->get_name(), command->get_description());
+    text += fmt::format("complete -c d5 -n __fish_use_subcommand -a {} -d '{}'\n", command->get_name(),
+                        command->get_description());
     for (const CLI::Option* option : command->get_options())
       for (const std::string& name : option->get_lnames())
         text += fmt::format("complete -c d5 -n '__fish_seen_subcommand_from {}' -l {}\n", command->get_name(), name);
@@ -66,10 +68,14 @@ RunCommand add_completion(CLI::App& program) {
   CLI::App* command = program.add_subcommand("completion", "Print a completion script: source <(d5 completion bash)");
   command->add_option("shell", *shell, "bash, zsh or fish")->required();
   return [shell, &program] {
-    if (*shell == "bash") std::cout << bash(program);
-    else if (*shell == "zsh") std::cout << "autoload -U +X bashcompinit && bashcompinit\n" << bash(program);
-    else if (*shell == "fish") std::cout << fish(program);
-    else fail_unknown("[completion]", "shell", *shell, std::vector<std::string>{"bash", "zsh", "fish"});
+    if (*shell == "bash")
+      std::cout << bash(program);
+    else if (*shell == "zsh")
+      std::cout << "autoload -U +X bashcompinit && bashcompinit\n" << bash(program);
+    else if (*shell == "fish")
+      std::cout << fish(program);
+    else
+      fail_unknown("[completion]", "shell", *shell, std::vector<std::string>{"bash", "zsh", "fish"});
     return exit_passed;
   };
 }

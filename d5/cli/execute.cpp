@@ -53,13 +53,24 @@ Record environment_record(const std::vector<Json>& cases) {
   const Sharing sharing = probe_core_sharing();
   record.details["core_sharing"] = {{"ratio", sharing.ratio}, {"cores_shared", sharing.cores_shared}};
   if (sharing.cores_shared)
-    record.warnings.push_back(fmt::format("cores shared: two threads run at {:.2f}x the rate of one; ratios hold, absolute numbers may not", sharing.ratio));
+    record.warnings.push_back(
+        fmt::format("cores shared: two threads run at {:.2f}x the rate of one; ratios hold, absolute numbers may not",
+                    sharing.ratio));
   record.status = "passed";
   return record;
 }
 
 void print_cases(const std::vector<Json>& cases, bool json) {
   for (const Json& one : cases) std::cout << (json ? one.dump() : bench_of(one).rerun(one)) << "\n";
+}
+
+void write_csv(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".part";
+  std::ofstream(temporary) << text;
+  std::error_code error;
+  if (std::filesystem::file_size(temporary, error) != text.size() || error)
+    throw Error("[csv] {} cannot be written", path);
+  std::filesystem::rename(temporary, path);
 }
 
 int status_of(const std::vector<Record>& records) {
@@ -84,15 +95,28 @@ int judge_all(const Recipe& recipe, const std::vector<Record>& records) {
 
 void add_run_flags(CLI::App& command, RunFlags& flags) {
   const std::string how = "How to run", show = "What to show";
-  command.add_option("--mode", flags.depth, "list, build, check or measure; each does all of the one before")->group(how)->capture_default_str();
-  command.add_option("--launches", flags.launches, "Times every child is started afresh [as the verdicts need, at least 6]")->group(how);
+  command.add_option("--mode", flags.depth, "list, build, check or measure; each does all of the one before")
+      ->group(how)
+      ->capture_default_str();
+  command
+      .add_option("--launches", flags.launches,
+                  "Times every child is started afresh [as the verdicts need, at least 6]")
+      ->group(how);
   command.add_option("--rounds", flags.rounds, "Interleaved rounds in a launch [4]")->group(how);
   command.add_option("--slice", flags.slice, "Seconds of one slice of a round [0.02]")->group(how);
   command.add_option("--width", flags.width, "Relative half width of the 95 % interval to reach [0.01]")->group(how);
   command.add_option("--margin", flags.margin, "Ratios within this of 1 are 'same' [0.01]")->group(how);
-  command.add_option("--max-time", flags.max_time, "Seconds for a group of compared cases; the first launches are always run [30]")->group(how);
-  command.add_option("--time-limit", flags.time_limit, "Seconds after which a child that does not answer is killed")->group(how)->capture_default_str();
-  command.add_option("--memory-limit", flags.memory_limit_gib, "GiB of resident memory for a child; 0: what the machine has")->group(how);
+  command
+      .add_option("--max-time", flags.max_time,
+                  "Seconds for a group of compared cases; the first launches are always run [30]")
+      ->group(how);
+  command.add_option("--time-limit", flags.time_limit, "Seconds after which a child that does not answer is killed")
+      ->group(how)
+      ->capture_default_str();
+  command
+      .add_option("--memory-limit", flags.memory_limit_gib,
+                  "GiB of resident memory for a child; 0: what the machine has")
+      ->group(how);
   command.add_flag("--no-pin", flags.no_pin, "Do not bind children to cores")->group(how);
   command.add_option("-o,--output", flags.folder, "Folder for records.jsonl [results/TIME-NAME]")->group(show);
   command.add_option("--csv", flags.csv, "Also write a CSV file")->group(show);
@@ -127,7 +151,8 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
 
   const std::atomic<bool>& interrupted = interrupt_flag();
   RecordWriter writer(flags.folder.empty() ? default_folder(recipe.name) : flags.folder);
-  if (!flags.quiet) fmt::print(stderr, "{} case{}; looking at the machine\n", cases.size(), cases.size() == 1 ? "" : "s");
+  if (!flags.quiet)
+    fmt::print(stderr, "{} case{}; looking at the machine\n", cases.size(), cases.size() == 1 ? "" : "s");
   const Record environment = environment_record(cases);
   writer.write(environment);
   if (flags.json) std::cout << to_line(environment) << "\n" << std::flush;
@@ -147,8 +172,11 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
   bar.clear();
   writer.close();
 
-  if (!flags.json) std::cout << console_text(records, {&environment, 1}, {.colour = use_colour(), .verdicts = {.margin = options.margin}}) << std::flush;
-  if (!flags.csv.empty()) write_csv(flags.csv, records);
+  if (!flags.json)
+    std::cout << console_text(records, {&environment, 1},
+                              {.colour = use_colour(), .verdicts = {.margin = options.margin}})
+              << std::flush;
+  if (!flags.csv.empty()) write_csv(flags.csv, csv_text(records));
   if (!flags.quiet) fmt::print(stderr, "records: {}\n", writer.path());
   if (interrupted) {
     fmt::print(stderr, "interrupted: {} of {} cases are in the records\n", records.size(), cases.size());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/cli/interrupt.hpp"
 
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 namespace d5 {
 namespace {

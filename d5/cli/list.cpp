@@ -51,10 +51,12 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
 void print_row(const Json& row) {
   std::string text = row["name"];
   if (row.contains("available"))
-    text = fmt::format("{:<14} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off", row["reason"].get<std::string>());
+    text = fmt::format("{:<14} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
+                       row["reason"].get<std::string>());
   if (row.contains("parameters")) {
     text = fmt::format("{:<20}", text);
-    for (const auto& [name, parameter] : row["parameters"].items()) text += fmt::format(" {}={}", name, parameter["default"].get<std::string>());
+    for (const auto& [name, parameter] : row["parameters"].items())
+      text += fmt::format(" {}={}", name, parameter["default"].get<std::string>());
   }
   std::cout << text << "\n";
 }
@@ -78,7 +80,8 @@ RunCommand add_list(CLI::App& program) {
       return exit_passed;
     }
     if (!kinds().contains(flags->kind)) fail_unknown("[list]", "kind", flags->kind, legal);
-    for (const Json& row : kinds().at(flags->kind)()) flags->json ? void(std::cout << row.dump() << "\n") : print_row(row);
+    for (const Json& row : kinds().at(flags->kind)())
+      flags->json ? void(std::cout << row.dump() << "\n") : print_row(row);
     return exit_passed;
   };
 }

@@ -36,11 +36,12 @@ int run_program(const std::vector<std::string>& arguments) {
   CLI::App program{"deep500: benchmarks deep learning at four levels, with validation inside every timed case", "d5"};
   program.set_version_flag("--version", "d5 " + version());
   program.require_subcommand(0, 1);
-  program.footer("Exit status: 0 all passed, 1 a case failed, 2 wrong usage, 3 a gate said no, 130 interrupted.\n"
-                 "'d5 COMMAND --help' tells all about a command.");
-  std::map<std::string, RunCommand> commands{{"op", add_op(program, arguments)}, {"run", add_run(program)},
-                                             {"compare", add_compare(program)},  {"list", add_list(program)},
-                                             {"doctor", add_doctor(program)},    {"completion", add_completion(program)}};
+  program.footer(
+      "Exit status: 0 all passed, 1 a case failed, 2 wrong usage, 3 a gate said no, 130 interrupted.\n"
+      "'d5 COMMAND --help' tells all about a command.");
+  std::map<std::string, RunCommand> commands{
+      {"op", add_op(program, arguments)}, {"run", add_run(program)},       {"compare", add_compare(program)},
+      {"list", add_list(program)},        {"doctor", add_doctor(program)}, {"completion", add_completion(program)}};
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     program.parse(reversed);

@@ -35,7 +35,8 @@ const std::vector<std::pair<std::string, std::string>> field_help{
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> words;
-  for (const auto& value : parse_values(text)) words.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+  for (const auto& value : parse_values(text))
+    words.push_back(value.is_string() ? value.get<std::string>() : value.dump());
   return words;
 }
 
@@ -57,19 +58,24 @@ std::string option_name(std::string field) {
 RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) {
   auto flags = std::make_shared<OpFlags>();
   CLI::App* command = program.add_subcommand("op", "Level 0: validate and measure operators");
-  command->add_option("operator", flags->operators_named, "Operators, separated by commas (see 'd5 list operators')")->required();
+  command->add_option("operator", flags->operators_named, "Operators, separated by commas (see 'd5 list operators')")
+      ->required();
   for (const auto& [field, about] : field_help)
-    command->add_option(option_name(field), flags->fields[field], about)->group("Case (each takes several values, separated by commas)");
+    command->add_option(option_name(field), flags->fields[field], about)
+        ->group("Case (each takes several values, separated by commas)");
   std::map<std::string, std::string> own;
   for (const std::string& name : operators_in(arguments))
     if (const OperatorEntry* entry = find_registered<operators>(name))
       for (const Parameter& parameter : entry->parameters)
         own.try_emplace(parameter.name, fmt::format("{} [{}]", parameter.about, to_string(parameter.otherwise)));
   for (const auto& [field, about] : own)
-    command->add_option(option_name(field), flags->fields[field], about)->group("Sizes and attributes of this operator [default]");
+    command->add_option(option_name(field), flags->fields[field], about)
+        ->group("Sizes and attributes of this operator [default]");
   add_run_flags(*command, *flags);
-  command->footer("Example: d5 op Gemm --m 512,1024 --n 128 --k 512 --backend onednn,reference --pass forward,backward --threads 1,2\n"
-                  "'d5 op OPERATOR --help' lists the sizes and attributes of an operator.");
+  command->footer(
+      "Example: d5 op Gemm --m 512,1024 --n 128 --k 512 --backend onednn,reference --pass forward,backward --threads "
+      "1,2\n"
+      "'d5 op OPERATOR --help' lists the sizes and attributes of an operator.");
 
   return [flags] {
     Recipe recipe{.name = "op", .kind = "op"};
@@ -79,12 +85,13 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
       const OperatorEntry& entry = registered<operators>(op);
       // An option that another named operator has does not concern this one.
       for (const Parameter& parameter : entry.parameters)
-        if (const auto found = flags->fields.find(parameter.name); found != flags->fields.end() && !found->second.empty())
+        if (const auto found = flags->fields.find(parameter.name);
+            found != flags->fields.end() && !found->second.empty())
           recipe.blocks.back().axes.push_back({parameter.name, parse_values(found->second)});
     }
     // Compared fields vary fastest, so that a table has its members side by side.
-    for (const char* field : {"dtype", "pass", "threads", "math", "layout", "reorders", "cache", "inputs", "deterministic", "seed", "device",
-                              "kernel", "backend"})
+    for (const char* field : {"dtype", "pass", "threads", "math", "layout", "reorders", "cache", "inputs",
+                              "deterministic", "seed", "device", "kernel", "backend"})
       if (!flags->fields[field].empty()) recipe.axes.push_back({field, parse_values(flags->fields[field])});
     return execute(recipe, *flags);
   };

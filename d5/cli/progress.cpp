@@ -32,13 +32,14 @@ void ProgressBar::show(const Progress& p) {
   if (!terminal_) {
     if (p.groups_done == groups_said_) return;
     groups_said_ = p.groups_done;
-    fmt::print(stderr, "[{}/{}] {}, about {} left\n", p.groups_done, p.groups, duration(p.seconds_elapsed), duration(p.seconds_left));
+    fmt::print(stderr, "[{}/{}] {}, about {} left\n", p.groups_done, p.groups, duration(p.seconds_elapsed),
+               duration(p.seconds_left));
     return;
   }
   constexpr size_t cells = 24;
   const size_t full = std::min(cells, cells * p.groups_done / p.groups);
-  std::string line = fmt::format("[{}{}] {}/{}  {} left  {}", std::string(full, '='), std::string(cells - full, ' '), p.groups_done,
-                                 p.groups, duration(p.seconds_left), p.text);
+  std::string line = fmt::format("[{}{}] {}/{}  {} left  {}", std::string(full, '='), std::string(cells - full, ' '),
+                                 p.groups_done, p.groups, duration(p.seconds_left), p.text);
   line.resize(std::min(line.size(), terminal_width() - 1));
   fmt::print(stderr, "\r\033[K{}", line);
   std::fflush(stderr);

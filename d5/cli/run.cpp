@@ -48,12 +48,14 @@ int reproduce(const RunRecipeFlags& flags) {
 
 RunCommand add_run(CLI::App& program) {
   auto flags = std::make_shared<RunRecipeFlags>();
-  CLI::App* command = program.add_subcommand("run", "Run a recipe, or repeat the cases of a records file and say whether they agree");
+  CLI::App* command =
+      program.add_subcommand("run", "Run a recipe, or repeat the cases of a records file and say whether they agree");
   command->add_option("what", flags->what, "A recipe (.toml), or a results folder or records.jsonl")->required();
   command->add_option("--set", flags->set, "field=value[,value]: change a mutable value of the recipe");
   add_run_flags(*command, *flags);
-  command->footer("Example: d5 run recipes/quick.toml --set threads=1,2\n"
-                  "Repeating a record exits with 3 when a case does not agree.");
+  command->footer(
+      "Example: d5 run recipes/quick.toml --set threads=1,2\n"
+      "Repeating a record exits with 3 when a case does not agree.");
   return [flags] { return flags->what.ends_with(".toml") ? run_recipe(*flags) : reproduce(*flags); };
 }
 

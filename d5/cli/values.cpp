@@ -13,7 +13,8 @@ nlohmann::json parse_value(const std::string& text) {
   if (const auto [at, error] = std::from_chars(begin, end, integer); error == std::errc() && at == end) return integer;
   double real = 0;
   const bool numeric = text.find_first_of("0123456789") != std::string::npos;  // "nan" and "inf" are words here
-  if (const auto [at, error] = std::from_chars(begin, end, real); numeric && error == std::errc() && at == end) return real;
+  if (const auto [at, error] = std::from_chars(begin, end, real); numeric && error == std::errc() && at == end)
+    return real;
   return text;
 }
 

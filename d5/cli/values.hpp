@@ -8,7 +8,7 @@
 
 namespace d5 {
 
-nlohmann::json parse_value(const std::string& text);               // an integer, a real, true or false, or a word
+nlohmann::json parse_value(const std::string& text);                // an integer, a real, true or false, or a word
 std::vector<nlohmann::json> parse_values(const std::string& text);  // separated by commas
 
 }  // namespace d5

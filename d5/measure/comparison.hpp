@@ -66,8 +66,8 @@ std::vector<double> bonferroni(std::span<const double> p_values);
 std::vector<double> holm(std::span<const double> p_values);
 
 // The alternative to the sign test: launches are drawn with replacement, then blocks within each; percentiles of the
-// median of medians, as an interval of the ratio. With few launches it is narrower than it should be. Empty where
-// fewer launches are given than the sign test needs.
+// median of medians, as an interval of the ratio. Approximate where the sign test is exact. Empty where fewer launches
+// are given than the sign test needs.
 std::optional<Interval> hierarchical_bootstrap(std::span<const PairedSlices> slices, uint64_t seed,
                                                size_t resamples = 2000, double confidence = 0.95);
 

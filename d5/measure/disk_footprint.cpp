@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,25 +18,23 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The file names that a loaded object needs (DT_NEEDED).
-std::vector<std::string> needed_by(const link_map& object) {
-  const char* strings = nullptr;
+// The texts that a loaded object gives under a tag: DT_NEEDED, the file names it needs; DT_SONAME, its own.
+std::vector<std::string> texts(const link_map& object, ElfW(Sxword) tag) {
+  ElfW(Addr) strings = 0;
   for (const ElfW(Dyn)* entry = object.l_ld; entry && entry->d_tag != DT_NULL; ++entry)
-    if (entry->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(entry->d_un.d_ptr);
-  std::vector<std::string> names;
-  for (const ElfW(Dyn)* entry = object.l_ld; strings && entry && entry->d_tag != DT_NULL; ++entry)
-    if (entry->d_tag == DT_NEEDED) names.emplace_back(strings + entry->d_un.d_val);
-  return names;
+    if (entry->d_tag == DT_STRTAB) strings = entry->d_un.d_ptr;
+  std::vector<std::string> found;
+  if (strings == 0) return found;
+  // The linker writes the real address into the table, except where the table is read-only (the kernel's own object).
+  if (strings < object.l_addr) strings += object.l_addr;
+  for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry)
+    if (entry->d_tag == tag) found.emplace_back(reinterpret_cast<const char*>(strings) + entry->d_un.d_val);
+  return found;
 }
 
-std::string soname_of(const link_map& object) {
-  const char* strings = nullptr;
-  const ElfW(Dyn)* own = nullptr;
-  for (const ElfW(Dyn)* entry = object.l_ld; entry && entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(entry->d_un.d_ptr);
-    if (entry->d_tag == DT_SONAME) own = entry;
-  }
-  return own && strings ? strings + own->d_un.d_val : fs::path(object.l_name).filename().string();
+std::string name_of(const link_map& object) {
+  const auto own = texts(object, DT_SONAME);
+  return own.empty() ? fs::path(object.l_name).filename().string() : own.front();
 }
 
 // An object and everything it needs, directly or not.
@@ -46,7 +45,7 @@ std::set<const link_map*> closure(const link_map* start, const std::map<std::str
     const link_map* object = open.back();
     open.pop_back();
     if (!seen.insert(object).second) continue;
-    for (const std::string& name : needed_by(*object))
+    for (const std::string& name : texts(*object, DT_NEEDED))
       if (const auto found = by_name.find(name); found != by_name.end()) open.push_back(found->second);
   }
   return seen;
@@ -60,7 +59,7 @@ std::vector<fs::path> libraries_of(const fs::path& module) {
   const link_map* loaded = nullptr;
   std::error_code ignored;
   for (const link_map* object = first; object; object = object->l_next) {
-    by_name.emplace(soname_of(*object), object);
+    by_name.emplace(name_of(*object), object);
     if (*object->l_name && fs::equivalent(object->l_name, module, ignored)) loaded = object;
   }
   std::vector<fs::path> libraries;

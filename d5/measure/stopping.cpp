@@ -46,7 +46,7 @@ class IntervalRule final : public Limited {
   using Limited::Limited;
 
   std::string reason() const override {
-    if (on_schedule(samples_.size()) && narrow()) return "converged";
+    if (on_schedule(samples_.size()) && median_is_narrow(samples_, options_.relative_width)) return "converged";
     if (seconds_ >= options_.max_seconds) return "max_time";
     if (samples_.size() >= options_.max_samples) return "max_samples";
     return "";
@@ -56,20 +56,6 @@ class IntervalRule final : public Limited {
   static bool on_schedule(size_t n) {
     while (n > 40 && n % 2 == 0) n /= 2;
     return n == 40;
-  }
-
-  bool narrow() const {
-    // A narrow interval from few effective samples is luck: the rule would stop because n_eff came out too large.
-    constexpr double enough = 50;
-    const double n_eff = effective_samples(samples_);
-    if (n_eff < std::min(enough, static_cast<double>(samples_.size()))) return false;
-    std::vector<double> sorted = samples_;
-    std::sort(sorted.begin(), sorted.end());
-    const double middle = quantile(sorted, 0.5);
-    const auto interval = quantile_interval(sorted, 0.5, n_eff);
-    if (!interval) return false;
-    const double reach = std::max(middle - interval->low, interval->high - middle);
-    return reach <= options_.relative_width * std::abs(middle);
   }
 };
 
@@ -89,6 +75,21 @@ std::unique_ptr<StoppingRule> make_stopping_rule(std::string_view name, const St
   if (name == "interval") return std::make_unique<IntervalRule>(options);
   if (name == "fixed") return std::make_unique<FixedRule>(options);
   fail_unknown("[stopping]", "rule", name, stopping_rule_names());
+}
+
+bool median_is_narrow(std::span<const double> in_time_order, double relative_width) {
+  // A narrow interval from few effective samples is luck: the rule would stop because n_eff came out too large.
+  constexpr double enough = 50;
+  if (in_time_order.empty()) return false;
+  const double n_eff = effective_samples(in_time_order);
+  if (n_eff < std::min(enough, static_cast<double>(in_time_order.size()))) return false;
+  std::vector<double> sorted(in_time_order.begin(), in_time_order.end());
+  std::sort(sorted.begin(), sorted.end());
+  const double middle = quantile(sorted, 0.5);
+  const auto interval = quantile_interval(sorted, 0.5, n_eff);
+  if (!interval) return false;
+  const double reach = std::max(middle - interval->low, interval->high - middle);
+  return reach <= relative_width * std::abs(middle);
 }
 
 std::vector<std::string> stopping_rule_names() { return {"interval", "fixed"}; }

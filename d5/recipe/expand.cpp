@@ -101,7 +101,8 @@ std::vector<nlohmann::json> expand(const Recipe& recipe, const Complete& complet
         if (place.empty()) throw;
         throw FieldError(e.field(), fmt::format("[recipe] {}: {}", place, e.what()));
       }
-      if (seen.insert(fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).second) result.push_back(std::move(fields));
+      if (seen.insert(fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).second)
+        result.push_back(std::move(fields));
     }
   }
   return result;

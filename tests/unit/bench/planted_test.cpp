@@ -64,7 +64,8 @@ class PlantedKernel : public Kernel {
   static Tensor wide(const TensorSpec& spec, void* data) {
     return data ? Tensor::view(spec.dtype, spec.shape, data).cast(DType::f64) : Tensor();
   }
-  static void store(const std::vector<Tensor>& from, const std::vector<TensorSpec>& specs, const std::vector<void*>& to) {
+  static void store(const std::vector<Tensor>& from, const std::vector<TensorSpec>& specs,
+                    const std::vector<void*>& to) {
     for (size_t i = 0; i < to.size() && i < from.size(); ++i)
       if (to[i] && from[i].present()) convert(DType::f64, from[i].data(), specs[i].dtype, to[i], from[i].elements());
   }
@@ -130,7 +131,8 @@ class NarrowAccumulator final : public PlantedKernel {
         for (Index f = 0; f < filters; ++f)
           for (Index p = 0; p < pixels; ++p) {
             double sum = 0;
-            for (Index ch = 0; ch < channels; ++ch) sum = narrow(sum + x[(n * channels + ch) * pixels + p] * w[f * channels + ch]);
+            for (Index ch = 0; ch < channels; ++ch)
+              sum = narrow(sum + x[(n * channels + ch) * pixels + p] * w[f * channels + ch]);
             y[(n * filters + f) * pixels + p] = sum + (c.input(2).present() ? c.inputs[2].values<double>()[f] : 0);
           }
     } else if (node_.op == "Softmax") {
@@ -171,8 +173,8 @@ class Race final : public PlantedKernel {
   }
 };
 
-#define PLANT(op)                                              \
-  D5_REGISTER_KERNEL(reference, op, "row", RepeatedRow);       \
+#define PLANT(op)                                                 \
+  D5_REGISTER_KERNEL(reference, op, "row", RepeatedRow);          \
   D5_REGISTER_KERNEL(reference, op, "attribute", WrongAttribute); \
   D5_REGISTER_KERNEL(reference, op, "narrow", NarrowAccumulator); \
   D5_REGISTER_KERNEL(reference, op, "race", Race)
@@ -190,7 +192,7 @@ Json planted_case(const std::string& op, const std::string& kernel) {
   if (op == "Gemm") fields.update({{"m", 24}, {"n", 20}, {"k", 700}});
   if (op == "MatMul") fields.update({{"a", "24x700"}, {"b", "700x20"}});
   if (op == "Conv") fields.update({{"n", 2}, {"c", 300}, {"size", "9x9"}, {"k", 5}, {"filter", "3x3"}, {"pad", "1"}});
-  if (op == "MaxPool") fields.update({{"shape", "2x3x9x9"}, {"window", "3x3"}, {"pad", "1"}});
+  if (op == "MaxPool") fields.update({{"n", 2}, {"c", 3}, {"size", "9x9"}, {"window", "3x3"}, {"pad", "1"}});
   if (op == "Relu") fields.update({{"shape", "40x50"}});
   if (op == "Add") fields.update({{"a", "40x50"}, {"b", "50"}});
   if (op == "Softmax") fields.update({{"shape", "40x900"}});
@@ -244,7 +246,8 @@ TEST_P(Planted, ARaceIsCaughtAfterTheMeasurement) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, Planted,
-                         testing::Values("Gemm", "MatMul", "Conv", "Relu", "Add", "MaxPool", "Softmax", "BatchNormalization"),
+                         testing::Values("Gemm", "MatMul", "Conv", "Relu", "Add", "MaxPool", "Softmax",
+                                         "BatchNormalization"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

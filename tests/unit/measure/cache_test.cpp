@@ -63,7 +63,7 @@ TEST(Cache, FlushedDataIsSlowToReach) {
     cold = std::min(cold, chase());
     for (int j = 0; j < 5; ++j) hot = std::min(hot, chase());
   }
-  EXPECT_GT(cold, 3 * hot);
+  EXPECT_GT(cold, 2 * hot);
 }
 
 }  // namespace

@@ -24,6 +24,13 @@ TEST(Distributions, BinomialAgreesWithScipy) {
   expect_relative(binomial_cdf(5, 1'000'000, 1e-5), 0.06708501704958428, 1e-9);
 }
 
+// Expected values: the lower tail summed with 40 digits (mpmath 1.x).
+TEST(Distributions, BinomialIsAccurateForLargeCounts) {
+  expect_relative(binomial_cdf(498'500, 1'000'000, 0.5), 0.0013543276530298784, 1e-12);
+  expect_relative(binomial_cdf(948'692, 1'000'000, 0.95), 1.1475913905278851e-09, 1e-12);
+  expect_relative(binomial_cdf(98'905, 100'000, 0.99), 0.001521060833176717, 1e-12);
+}
+
 TEST(Distributions, BinomialSumsToItsDistribution) {
   double sum = 0;
   for (int k = 0; k <= 300; ++k) {

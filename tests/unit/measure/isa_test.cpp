@@ -37,8 +37,10 @@ TEST(Isa, AgreesWithTheFlagsThatTheKernelLists) {
   const auto features = isa.features();
   for (const std::string& name : features) EXPECT_TRUE(listed.contains(name)) << name;
   for (const char* name : {"sse4_1", "avx", "f16c", "avx2", "fma", "avx512f", "avx512dq", "avx512bw", "avx512vl",
-                           "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni"})
-    if (listed.contains(name)) EXPECT_THAT(features, testing::Contains(name));
+                           "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni"}) {
+    if (!listed.contains(name)) continue;
+    EXPECT_THAT(features, testing::Contains(name));
+  }
 }
 
 TEST(Isa, AnHonestServerUsesEverything) {
