@@ -200,6 +200,7 @@ void add_row(TextTable& table, const Layout& layout, const Row& row, Notes& note
   for (Cell& c : number_cells(layout, row)) cells.push_back(std::move(c));
   std::string remark = r.status == "passed" ? "" : status;
   if (!marks.empty()) remark += (remark.empty() ? "" : "  ") + marks;
+  while (!remark.empty() && !cells.empty() && cells.back().text.empty()) cells.pop_back();
   table.row(std::move(cells), {remark});
 }
 
@@ -243,12 +244,13 @@ std::string block_text(const Block& block, std::span<const Record> environments,
   find_fields(layout, block);
   find_metrics(layout, block);
   find_verdicts(layout, block);
+  const std::string machine = machine_of(block, environments, notes);
   TextTable table;
   add_columns(table, layout, block);
   for (const Row& row : block) add_row(table, layout, row, notes);
 
   std::string result = heading(block);
-  if (const std::string machine = machine_of(block, environments, notes); !machine.empty()) {
+  if (!machine.empty()) {
     const size_t used = display_width(result) + display_width(machine);
     result += used + 4 <= table.width() ? std::string(table.width() - used, ' ') : "\n";
     result += machine;

@@ -98,7 +98,7 @@ TEST(Record, ErrorsNameTheField) {
   EXPECT_EQ(error_of(bad), "[record] 'samples.time_s[2]' is \"fast\"; legal: a number or null");
   bad = good;
   bad["samples"]["launch"].push_back(1);
-  EXPECT_EQ(error_of(bad), "[record] 'samples.launch' has 37 entries; legal: 36, as many as 'samples.time_s'");
+  EXPECT_EQ(error_of(bad), "[record] 'samples.launch' has 49 entries; legal: 48, as many as 'samples.time_s'");
   bad = good;
   bad["samples"]["round"][0] = 5000000000;
   EXPECT_THAT(error_of(bad), HasSubstr("'samples.round[0]' is 5000000000; legal: an integer of"));
