@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// WHO computes it. A backend compiles a graph into an Executable with bound buffers; the steady state neither allocates nor
-// copies. Backends are modules opened when first asked for; nobody includes a concrete one.
+// WHO computes it. A backend compiles a graph into an Executable with bound buffers; the steady state neither allocates
+// nor copies. Backends are modules opened when first asked for; nobody includes a concrete one.
 #pragma once
 
 #include <chrono>
@@ -23,16 +23,16 @@ enum class Fallback { error, reference };
 
 struct CompileOptions {
   Mode mode = Mode::inference;
-  int slots = 1;                  // sets of activations: micro-batches in flight, double-buffered input
+  int slots = 1;  // sets of activations: micro-batches in flight, double-buffered input
   bool parameter_gradients = true;
-  bool input_gradients = false;   // of data inputs: GANs, pipeline stages, and every operator checked alone
+  bool input_gradients = false;  // of data inputs: GANs, pipeline stages, and every operator checked alone
   Math math = Math::strict;
   bool deterministic = false;
   bool keep_denormals = true;
   LayoutChoice layout = LayoutChoice::fast;
-  bool time_reorders = false;     // with fast layouts: convert inside forward/backward, or in write/read outside
+  bool time_reorders = false;  // with fast layouts: convert inside forward/backward, or in write/read outside
   Fallback fallback = Fallback::error;
-  std::string kernel = "builtin"; // or a user's kernel by its name
+  std::string kernel = "builtin";  // or a user's kernel by its name
   std::string device = "cpu";
 };
 Math parse_math(std::string_view);
@@ -92,10 +92,12 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::optional<std::string> why_not(const Graph&, const CompileOptions&) const = 0;  // empty: it can
   virtual std::unique_ptr<Executable> compile(const Graph&, ParameterSet&, const CompileOptions&) = 0;
-  virtual Facts facts() const = 0;    // library, version, ISA, threads, ...
+  virtual Facts facts() const = 0;  // library, version, ISA, threads, ...
   virtual Memory& memory() { return host_memory(); }
   virtual Mark mark() { return {std::chrono::steady_clock::now()}; }
-  virtual double seconds(const Mark& from, const Mark& to) { return std::chrono::duration<double>(to.host - from.host).count(); }
+  virtual double seconds(const Mark& from, const Mark& to) {
+    return std::chrono::duration<double>(to.host - from.host).count();
+  }
   virtual void synchronize() {}
 };
 
@@ -113,8 +115,8 @@ struct backends {
 struct BackendStatus {
   std::string name;
   bool available = false;
-  std::string reason;     // why it is off, or what it is
-  std::string module;     // path of its file; empty for built-in ones
+  std::string reason;  // why it is off, or what it is
+  std::string module;  // path of its file; empty for built-in ones
 };
 // Every backend this build knows of, without opening any.
 std::vector<BackendStatus> backend_statuses();

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One (backend, operator). "My faster Conv" is a Kernel, in one file that ends with
 //   D5_REGISTER_KERNEL(onednn, "Conv", "mine", MyConv);        built-in ones are named "builtin"
-// Calls: why_not; then prepare once; then bind once per slot; then forward and backward any number of times.
+// Calls: why_not; then prepare once; then bind once per binding; then forward and backward any number of times.
+//
+// A binding is a set of buffers. Usually there is one per slot; where gradients may be added there is a second one per
+// slot whose gradients of parameters lead to scratch. Forward runs on the first, backward on either: what backward
+// needs from forward lies in Buffers::workspace (or is kept under Buffers::slot), never under the number of the
+// binding.
 #pragma once
 
 #include <memory>
@@ -31,17 +36,22 @@ struct KernelSetup {
   std::vector<TensorSpec> inputs, outputs;
   const CompileOptions& options;
   std::vector<bool> wants_gradient;  // by input; all false: backward is never called
-  std::vector<bool> is_parameter;    // by input
+  std::vector<bool> is_parameter;    // by input; constants too: the same over many steps
+  // Values and gradients that someone else reads too, or that a neighbour has in another layout: row-major is a must.
+  std::vector<bool> plain_inputs, plain_outputs;
 
-  // Answers: by input or output. A gradient has the layout given here, which may differ from its value's.
+  // Answers, by input or output; null is row-major. A gradient may differ from its value, except that of a parameter.
   std::vector<LayoutPtr> input_layouts, output_layouts, input_gradient_layouts, output_gradient_layouts;
 
   bool training() const;
 };
 
-// Bound memory of one slot, in the layouts the kernel asked for; null where absent.
+// Bound memory, in the layouts the kernel asked for; null where absent.
 struct Buffers {
+  int slot = 0;
   std::vector<void*> inputs, outputs, input_gradients, output_gradients;
+  void* workspace = nullptr;  // the slot's own: what forward leaves for backward
+  void* scratch = nullptr;    // shared with other nodes: free again when the call returns
 };
 
 class Kernel {
@@ -49,11 +59,12 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual std::optional<std::string> why_not(const KernelSetup&) const { return {}; }
   virtual void prepare(KernelSetup&) {}
-  virtual void bind(int slot, const Buffers&) = 0;
-  virtual void forward(int slot) = 0;
-  virtual void backward(int slot);                          // default: Error
-  virtual std::string implementation() const = 0;           // as the library names it: "brgemm:avx512_core"
+  virtual void bind(int binding, const Buffers&) = 0;
+  virtual void forward(int binding) = 0;
+  virtual void backward(int binding);              // writes (not adds) the wanted gradients; default: Error
+  virtual std::string implementation() const = 0;  // as the library names it: "brgemm:avx512_core"
   virtual size_t workspace_bytes() const { return 0; }
+  virtual size_t scratch_bytes() const { return 0; }
 };
 
 struct kernels {
@@ -68,13 +79,17 @@ struct kernels {
 };
 #define D5_REGISTER_KERNEL(backend, op, name, Type) D5_REGISTER(kernels, #backend ":" op ":" name, Type)
 
-// The kernel of that name for this backend and operator, or null.
+// The kernel of that name for this backend and operator (or for its operator "*": any), or null.
 std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::string& op, const std::string& name);
 
-// Runs a graph node by node through kernels: what `reference`, `onednn` and `cuda` share. `find` gives the kernel of a node
-// (null: none, which is an Error unless options.fallback says reference).
+// Runs a graph node by node through kernels: what `reference`, `onednn` and `cuda` share. `find` gives the kernel of a
+// node (null: none, which is an Error unless options.fallback says reference). Parameters live in the ParameterSet,
+// added in the order in which their gradients become ready; those of a type that a set cannot hold (f64, integers) and
+// everything else in one allocation of the executable. Run::add_gradients adds to the gradients of parameters; those of
+// data inputs belong to a slot and are written.
 using FindKernel = std::function<std::unique_ptr<Kernel>(const Node&)>;
 std::unique_ptr<Executable> compile_kernels(const Graph&, ParameterSet&, const CompileOptions&, const FindKernel&);
-std::optional<std::string> why_not_kernels(const Graph&, const CompileOptions&, const FindKernel&, std::string_view backend);
+std::optional<std::string> why_not_kernels(const Graph&, const CompileOptions&, const FindKernel&,
+                                           std::string_view backend);
 
 }  // namespace d5

@@ -43,7 +43,8 @@ const std::vector<Field>& common_fields() {
 
 void check_field(const Field& field, const Json& value) {
   if (value.type() != field.otherwise.type() && !(value.is_number_integer() && field.otherwise.is_number_integer()))
-    throw FieldError(field.name, fmt::format("[op] {} is {}; a value like {} is wanted", field.name, value.dump(), field.otherwise.dump()));
+    throw FieldError(field.name, fmt::format("[op] {} is {}; a value like {} is wanted", field.name, value.dump(),
+                                             field.otherwise.dump()));
   if (field.legal.empty()) return;
   try {
     if (std::ranges::find(field.legal, value.get<std::string>()) == field.legal.end())
@@ -68,9 +69,13 @@ OperatorCase describe(const Json& fields) {
 Pass pass_of(const Json& fields) { return fields.at("pass") == "forward" ? Pass::forward : Pass::backward; }
 
 Json to_json(const CheckResult& check) {
-  return {{"linf", check.linf},         {"l1", check.l1},           {"l2", check.l2},
-          {"linf_relative", check.linf_relative}, {"worst_share_of_tolerance", check.worst_share},
-          {"compared", check.compared}, {"elements", check.elements}};
+  return {{"linf", check.linf},
+          {"l1", check.l1},
+          {"l2", check.l2},
+          {"linf_relative", check.linf_relative},
+          {"worst_share_of_tolerance", check.worst_share},
+          {"compared", check.compared},
+          {"elements", check.elements}};
 }
 
 Json to_json(const Facts& facts) {
@@ -102,7 +107,8 @@ class OpSession final : public Session {
     executable_ = backend_->compile(graph, parameters_, options);
     outcome.details["kernels"] = to_json(executable_->kernels());
     outcome.details["backend"] = to_json(backend_->facts());
-    outcome.details["memory_bytes"] = executable_->bytes() + static_cast<size_t>(parameters_.elements()) * sizeof(float) * 2;
+    outcome.details["memory_bytes"] =
+        executable_->bytes() + static_cast<size_t>(parameters_.elements()) * sizeof(float) * 2;
     if (depth == Depth::build) return outcome;
 
     if (!check_before(op, one, outcome)) return outcome;
@@ -161,8 +167,10 @@ class OpSession final : public Session {
   }
 
   void step() {
-    if (pass_of_ == Pass::forward) executable_->forward({});
-    else executable_->backward({});
+    if (pass_of_ == Pass::forward)
+      executable_->forward({});
+    else
+      executable_->backward({});
   }
 
   // One run of the problem from poisoned results; forward comes first where gradients are wanted.
@@ -221,7 +229,8 @@ class OpSession final : public Session {
   void describe_bound(const std::string& op, const OperatorCase& one, Outcome& outcome) {
     const auto specs = one.specs();
     const Cost cost = registered<operators>(op).make(one.attributes)->cost(specs, pass_of_);
-    bound_type_ = compile_options().math == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
+    bound_type_ =
+        compile_options().math == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
     working_set_ = cost.bytes;
     if (fields_.at("cache") == "cold") {
       flusher_ = std::make_unique<CacheFlusher>();
@@ -245,7 +254,8 @@ class OpSession final : public Session {
       seconds.push_back(backend_->seconds(from, to));
     }
     outcome.details["warmup_s"] = seconds;
-    outcome.details["seconds_per_iteration"] = median({seconds.begin() + static_cast<long>(seconds.size() / 2), seconds.end()});
+    outcome.details["seconds_per_iteration"] =
+        median({seconds.begin() + static_cast<long>(seconds.size() / 2), seconds.end()});
   }
 
   Json fields_;
@@ -284,17 +294,20 @@ void add_bound(const CaseResult& result, double flops, double bytes, Record& rec
   while (begin < s.time_s.size() && slice < result.probes.size()) {
     size_t end = begin;
     while (end < s.time_s.size() && s.launch[end] == s.launch[begin] && s.round[end] == s.round[begin]) ++end;
-    const double peak = result.probes[slice].value("peak_flops", 0.0), bandwidth = result.probes[slice].value("bandwidth", 0.0);
+    const double peak = result.probes[slice].value("peak_flops", 0.0),
+                 bandwidth = result.probes[slice].value("bandwidth", 0.0);
     const double bound = std::max(peak > 0 ? flops / peak : 0.0, bandwidth > 0 ? bytes / bandwidth : 0.0);
     bounds.push_back(bound);
-    shares.push_back(bound / median({s.time_s.begin() + static_cast<long>(begin), s.time_s.begin() + static_cast<long>(end)}));
+    shares.push_back(bound /
+                     median({s.time_s.begin() + static_cast<long>(begin), s.time_s.begin() + static_cast<long>(end)}));
     begin = end;
     ++slice;
   }
   if (bounds.empty()) return;
   record.bound = Bound{"roofline", median(bounds), "s", median(shares)};
   if (record.bound->share > 1.05)
-    record.warnings.push_back(fmt::format("{:.0f} % of the roofline: the probe saw less than this case attained", 100 * record.bound->share));
+    record.warnings.push_back(
+        fmt::format("{:.0f} % of the roofline: the probe saw less than this case attained", 100 * record.bound->share));
 }
 
 class OpBench final : public Bench {
@@ -354,7 +367,8 @@ class OpBench final : public Bench {
     if (!result.prepared.empty()) record.details = result.prepared.front();
     record.details.erase("warmup_s");
     if (!result.finished.empty()) record.details["after"] = result.finished.back();
-    const bool has_speed = (result.status == "passed" || result.status == "mistrusted") && !result.samples.time_s.empty();
+    const bool has_speed =
+        (result.status == "passed" || result.status == "mistrusted") && !result.samples.time_s.empty();
     if (has_speed) {
       const Summary summary = summarize(result.samples.time_s);
       const double flops = record.details["cost"]["flops"], bytes = record.details["cost"]["bytes"];
@@ -384,7 +398,8 @@ class OpBench final : public Bench {
     std::string command = "d5 op " + fields.at("operator").get<std::string>();
     const Json defaults = complete({{"operator", fields.at("operator")}});
     for (const auto& [name, value] : fields.items()) {
-      if (name == "kind" || name == "operator" || (name != "backend" && defaults.value(name, Json()) == value)) continue;
+      if (name == "kind" || name == "operator" || (name != "backend" && defaults.value(name, Json()) == value))
+        continue;
       std::string option = name, text = value.is_string() ? value.get<std::string>() : value.dump();
       std::ranges::replace(option, '_', '-');
       command += fmt::format(" --{} {}", option, text.empty() ? "''" : text);

@@ -15,7 +15,8 @@ namespace {
 // Integers small enough that a sum of `terms` products stays exact in the accumulator.
 int64_t exact_integer_range(double terms, DType dtype) {
   const double most = dtype == DType::f64 ? 0x1p53 : 0x1p24;
-  for (int64_t range : {4, 2}) if (static_cast<double>(range * range) * terms < most) return range;
+  for (int64_t range : {4, 2})
+    if (static_cast<double>(range * range) * terms < most) return range;
   return 1;
 }
 
@@ -25,14 +26,16 @@ Tensor random_input(const OperatorInput& input, InputValues kind, const Rng& rng
     const bool is_unsigned = input.spec.dtype >= DType::u8 && input.spec.dtype <= DType::boolean;
     fill_integers(tensor, rng, is_unsigned ? 0 : -integers, integers);
   } else if (!is_float(input.spec.dtype)) {
-    fill_integers(tensor, rng, static_cast<int64_t>(std::ceil(input.low)), static_cast<int64_t>(std::floor(input.high)));
+    fill_integers(tensor, rng, static_cast<int64_t>(std::ceil(input.low)),
+                  static_cast<int64_t>(std::floor(input.high)));
   } else if (kind == InputValues::normal && input.low < 0) {
     fill_normal(tensor, rng, 0.5 * (input.low + input.high), 0.25 * (input.high - input.low));
   } else {
     fill_uniform(tensor, rng, input.low, input.high);
   }
   if (kind == InputValues::nan && is_float(input.spec.dtype))
-    for (Index i = 0; i < tensor.elements(); i += 97) store_from_double(input.spec.dtype, tensor.data(), i, std::nan(""));
+    for (Index i = 0; i < tensor.elements(); i += 97)
+      store_from_double(input.spec.dtype, tensor.data(), i, std::nan(""));
   return tensor;
 }
 
@@ -106,7 +109,8 @@ std::vector<double> doubles(const Tensor& tensor) {
 }
 
 // The expected values of result `index`, whole or sampled, and how far a correct kernel may be from them.
-Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Tensor& whole, const Tensor& whole_magnitude) {
+Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Tensor& whole,
+                const Tensor& whole_magnitude) {
   const bool backward = o.options.pass == Pass::backward;
   Expected e{.value = (backward ? "x" : "y") + std::to_string(index),
              .role = backward ? Executable::Role::gradient : Executable::Role::value,
@@ -130,12 +134,14 @@ Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Ten
     };
     e.values = at(o.context);
     magnitude = at(o.absolute_context());
+    for (double& m : magnitude) m = std::abs(m);  // a negative alpha
   }
 
   const double accumulate = round_off(spec.dtype == DType::f64 ? DType::f64 : DType::f32);
   const double stored = rounding.stored_outputs ? round_off(spec.dtype) : 0;
-  const double relative = ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, spec.dtype) + stored) *
-                          math_amplification(o.options.math);
+  const double relative =
+      ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, spec.dtype) + stored) *
+      math_amplification(o.options.math);
   // Below the smallest normal number rounding is absolute, not relative.
   const double tiny = spec.dtype == DType::f64 ? 0x1p-1022 : spec.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
   e.tolerance.resize(e.values.size());
@@ -165,6 +171,7 @@ bool exact_on_integers(const std::string& op, const OperatorCase& one, Pass pass
 Problem make_problem(const std::string& name, const OperatorCase& one, const ProblemOptions& options) {
   Oracle o{name, one, options, registered<operators>(name).make(one.attributes), one.specs()};
   o.out = o.op->infer(o.in);
+  o.out.resize(std::min(o.out.size(), one.outputs));
   const bool backward = options.pass == Pass::backward;
 
   double terms = 1;
@@ -179,8 +186,9 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
       o.context.inputs.emplace_back();
       continue;
     }
-    const Tensor tensor = o.in[i].known ? *o.in[i].known
-                                        : random_input(one.inputs[i], options.inputs, Rng(options.seed, stream_of(value)), integers);
+    const Tensor tensor =
+        o.in[i].known ? *o.in[i].known
+                      : random_input(one.inputs[i], options.inputs, Rng(options.seed, stream_of(value)), integers);
     problem.inputs.emplace_back(value, tensor);
     o.context.inputs.push_back(tensor.cast(compute_dtype(tensor.dtype())));
   }
@@ -190,19 +198,21 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
   std::vector<Index> first{0};
   std::vector<double> value(1);
   const auto can_sample = [&](size_t index) {
-    return backward ? o.op->backward_at(o.context, index, first, value) : o.op->forward_at(o.context, index, first, value);
+    return backward ? o.op->backward_at(o.context, index, first, value)
+                    : o.op->forward_at(o.context, index, first, value);
   };
 
   if (backward) {
     for (size_t i = 0; i < o.out.size(); ++i) {
       const std::string gradient = "y" + std::to_string(i);
-      const bool seeded = is_float(o.out[i].dtype) && i == 0;  // secondary outputs (running statistics) carry no gradient
+      const bool seeded = is_float(o.out[i].dtype) && i < one.differentiable_outputs;
       if (!seeded) {
         o.context.output_gradients.emplace_back();
         continue;
       }
-      const Tensor tensor = random_input({.spec = o.out[i]}, options.inputs == InputValues::nan ? InputValues::uniform : options.inputs,
-                                         Rng(options.seed, stream_of("gradient " + gradient)), integers);
+      const Tensor tensor =
+          random_input({.spec = o.out[i]}, options.inputs == InputValues::nan ? InputValues::uniform : options.inputs,
+                       Rng(options.seed, stream_of("gradient " + gradient)), integers);
       problem.output_gradients.emplace_back(gradient, tensor);
       o.context.output_gradients.push_back(tensor.cast(compute_dtype(tensor.dtype())));
     }
@@ -257,7 +267,8 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
 
 void write_inputs(const Problem& problem, Executable& executable) {
   for (const auto& [value, tensor] : problem.inputs) executable.write(Executable::Role::value, value, tensor);
-  for (const auto& [value, tensor] : problem.output_gradients) executable.write(Executable::Role::gradient, value, tensor);
+  for (const auto& [value, tensor] : problem.output_gradients)
+    executable.write(Executable::Role::gradient, value, tensor);
 }
 
 void poison_results(const Problem& problem, Executable& executable) {
@@ -276,8 +287,9 @@ CheckResult check_results(const Problem& problem, Executable& executable) {
     const auto fail = [&](size_t i, Index at, double got) {
       if (!result.passed) return;
       result.passed = false;
-      result.reason = fmt::format("{}{}[{}] is {:.9g}, expected {:.9g} +- {:.2g}", e.role == Executable::Role::gradient ? "gradient of " : "",
-                                  e.value, at, got, e.values[i], e.tolerance[i]);
+      result.reason = fmt::format("{}{}[{}] is {:.9g}, expected {:.9g} +- {:.2g}",
+                                  e.role == Executable::Role::gradient ? "gradient of " : "", e.value, at, got,
+                                  e.values[i], e.tolerance[i]);
     };
     if (actual.elements() != e.elements) {
       result.passed = false;

@@ -14,13 +14,13 @@ InputValues parse_input_values(std::string_view);
 
 // One output, or the gradient of one input: all of it, or a seeded sample where the whole is too much for plain loops.
 struct Expected {
-  std::string value;              // its name in single_node_graph: "y0"; for a gradient the input's, "x1"
+  std::string value;  // its name in single_node_graph: "y0"; for a gradient the input's, "x1"
   Executable::Role role;
   DType dtype;
-  Index elements = 0;             // of the whole
-  std::vector<Index> at;          // flat indices of the sample; empty: all
+  Index elements = 0;     // of the whole
+  std::vector<Index> at;  // flat indices of the sample; empty: all
   std::vector<double> values, tolerance;
-  bool exact = false;             // must agree bit for bit after one rounding to dtype
+  bool exact = false;  // must agree bit for bit after one rounding to dtype
 };
 
 struct ProblemOptions {
@@ -28,8 +28,8 @@ struct ProblemOptions {
   InputValues inputs = InputValues::uniform;
   Math math = Math::strict;
   uint64_t seed = 1;
-  double full_flops = 5e7;        // up to here the oracle computes everything
-  size_t sample = 1000;           // beyond: this many elements, and the edges
+  double full_flops = 5e7;  // up to here the oracle computes everything
+  size_t sample = 1000;     // beyond: this many elements, and the edges
 };
 
 struct Problem {
@@ -49,10 +49,10 @@ void poison_results(const Problem&, Executable&);  // NaN (or all ones) where re
 
 struct CheckResult {
   bool passed = true;
-  bool powerless = false;         // nothing that could differ: all zero, or nothing compared
-  std::string reason;             // of the failure: the worst element, its place, both values and the tolerance
+  bool powerless = false;  // nothing that could differ: all zero, or nothing compared
+  std::string reason;      // of the failure: the worst element, its place, both values and the tolerance
   double linf = 0, l1 = 0, l2 = 0, linf_relative = 0;
-  double worst_share = 0;         // largest |error| / tolerance
+  double worst_share = 0;  // largest |error| / tolerance
   int64_t compared = 0, elements = 0;
 };
 CheckResult check_results(const Problem&, Executable&);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One case inside a child: the whole of it (oracle, loader, trainer, scheme) runs here. A level registers its Bench once:
+// One case inside a child: the whole of it (oracle, loader, trainer, scheme) runs here. A level registers its Bench
+// once:
 //   D5_REGISTER(benches, "op", OpBench);
 // A case is a flat JSON object of plain values, {"kind":"op","operator":"Gemm","backend":"onednn","m":512,...}.
 //
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "d5/core/registry.hpp"
+#include "d5/core/tensor.hpp"
 #include "d5/report/record.hpp"
 
 namespace d5 {
@@ -32,9 +34,9 @@ struct Outcome {
 };
 
 struct Slice {
-  int64_t samples = 1;     // timed samples wanted
-  int64_t batch = 1;       // iterations in one sample
-  int64_t rewarm = 1;      // unrecorded iterations first
+  int64_t samples = 1;  // timed samples wanted
+  int64_t batch = 1;    // iterations in one sample
+  int64_t rewarm = 1;   // unrecorded iterations first
 };
 struct SliceResult {
   std::vector<double> seconds;  // per iteration, one number a sample
@@ -47,7 +49,7 @@ class Session {
   virtual ~Session() = default;
   virtual Outcome prepare(Depth) = 0;  // why_not, compile, check, warm up, calibrate: details.seconds_per_iteration
   virtual SliceResult run(const Slice&) = 0;
-  virtual Outcome finish() = 0;        // check again: races show later
+  virtual Outcome finish() = 0;                     // check again: races show later
   virtual Tensor fetch(const std::string& tensor);  // default: Error, nothing by that name
 };
 
@@ -81,7 +83,9 @@ struct benches {
     std::shared_ptr<const Bench> bench;
   };
   template <class T>
-  static Entry entry() { return {std::make_shared<const T>()}; }
+  static Entry entry() {
+    return {std::make_shared<const T>()};
+  }
 };
 const Bench& bench_of(const Json& fields);  // by fields["kind"]
 

@@ -46,8 +46,8 @@ std::string nearest_name(std::string_view wrong, std::span<const std::string> le
 void fail_unknown(std::string_view place, std::string_view what, std::string_view wrong,
                   std::span<const std::string> legal) {
   const std::string near = nearest_name(wrong, legal);
-  throw UsageError("{} unknown {} '{}'{}. Legal: {}", place, what, wrong,
-                   near.empty() ? "" : fmt::format("; did you mean '{}'?", near), fmt::join(legal, ", "));
+  throw UsageError("{} unknown {} '{}'{} Legal: {}", place, what, wrong,
+                   near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(legal, ", "));
 }
 
 }  // namespace d5

@@ -62,8 +62,10 @@ std::vector<std::string> registry_names(std::string_view kind) {
 void load_plugin(const std::string& path) {
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return;
   const std::string reason = dlerror();
-  if (reason.find("2d55abi_") != std::string::npos)  // d5::abi_N:: in a mangled name
-    throw Error("[plugin] {} was built for another version of libd5; rebuild it against this one", path);
+  // A missing symbol of namespace d5, mangled: the plugin expects another ABI's.
+  if (reason.find("undefined symbol: _ZN2d5") != std::string::npos ||
+      reason.find("undefined symbol: _ZNK2d5") != std::string::npos)
+    throw Error("[plugin] {} was built for another version of libd5; rebuild it against this one ({})", path, reason);
   throw Error("[plugin] {} does not load: {}", path, reason);
 }
 

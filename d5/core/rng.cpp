@@ -42,23 +42,31 @@ std::pair<double, double> normal_pair(Pair bits) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// Calls make(i, pair of numbers i and i + 1, values) for every even i into a block in cache, which is then converted
-// into the tensor. Blocks are even, so no two of them share a byte of 4-bit values.
+// Makes numbers of the stream in a block in cache, value by value from pairs of numbers, and converts the block into
+// the tensor. Blocks are even, so no two of them share a byte of 4-bit values.
 template <class T, class Make>
-void fill(const Tensor& tensor, std::string_view what, Make make) {
+void fill(const Tensor& tensor, const Rng& rng, std::string_view what, Make make) {
   if (!tensor.present() || !tensor.memory().is_host()) throw Error("[rng] {} needs a tensor on the host", what);
   if (tensor.dtype() == DType::string) throw Error("[rng] {} cannot fill strings", what);
   constexpr int64_t block = 1024, grain = 16;
   const int64_t elements = tensor.elements();
   parallel_for((elements + block - 1) / block, grain, [&](int64_t first, int64_t last) {
+    const uint64_t seed = rng.seed(), stream = rng.stream();
+    std::array<Pair, block / 2> numbers;
     std::array<T, block> values;
     for (int64_t b = first; b < last; ++b) {
       const int64_t start = b * block, count = std::min(block, elements - start);
-      for (int64_t i = 0; i < block; i += 2) make(static_cast<uint64_t>(start + i), values[i], values[i + 1]);
+      const auto first_pair = static_cast<uint64_t>(start / 2);
+      for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = philox_pair(seed, stream, first_pair + i);
+      for (size_t i = 0; i < numbers.size(); ++i) make(numbers[i], values[2 * i], values[2 * i + 1]);
       convert(dtype_of<T>::value, values.data(), tensor.dtype(),
               static_cast<char*>(tensor.data()) + storage_bytes(tensor.dtype(), start), count);
     }
   });
+}
+
+uint64_t scaled(uint64_t bits, uint64_t bound) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * bound) >> 64);
 }
 
 }  // namespace
@@ -84,7 +92,7 @@ double Rng::normal(uint64_t index) const {
 
 uint64_t Rng::below(uint64_t index, uint64_t bound) const {
   if (bound == 0) throw Error("[rng] a number below 0 is asked for; the bound is at least 1");
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(bits(index)) * bound) >> 64);
+  return scaled(bits(index), bound);
 }
 
 uint64_t stream_of(std::string_view name) {
@@ -95,32 +103,29 @@ uint64_t stream_of(std::string_view name) {
 
 void fill_uniform(const Tensor& tensor, const Rng& rng, double low, double high) {
   const double width = high - low;
-  const uint64_t seed = rng.seed(), stream = rng.stream();
-  fill<double>(tensor, "fill_uniform", [=](uint64_t i, double& even, double& odd) {
-    const Pair pair = philox_pair(seed, stream, i / 2);
-    even = low + width * unit(pair.even);
-    odd = low + width * unit(pair.odd);
+  fill<double>(tensor, rng, "fill_uniform", [=](Pair numbers, double& even, double& odd) {
+    even = low + width * unit(numbers.even);
+    odd = low + width * unit(numbers.odd);
   });
 }
 
 void fill_normal(const Tensor& tensor, const Rng& rng, double mean, double deviation) {
-  const uint64_t seed = rng.seed(), stream = rng.stream();
-  fill<double>(tensor, "fill_normal", [=](uint64_t i, double& even, double& odd) {
-    const auto pair = normal_pair(philox_pair(seed, stream, i / 2));
-    even = mean + deviation * pair.first;
-    odd = mean + deviation * pair.second;
+  fill<double>(tensor, rng, "fill_normal", [=](Pair numbers, double& even, double& odd) {
+    const auto [x, y] = normal_pair(numbers);
+    even = mean + deviation * x;
+    odd = mean + deviation * y;
   });
 }
 
 void fill_integers(const Tensor& tensor, const Rng& rng, int64_t low, int64_t high) {
   if (high < low) throw Error("[rng] fill_integers from {} to {}: the first may not exceed the second", low, high);
   const uint64_t values = static_cast<uint64_t>(high) - static_cast<uint64_t>(low) + 1;  // 0: all 2^64
-  const auto draw = [&](uint64_t i) {
-    return static_cast<int64_t>(static_cast<uint64_t>(low) + (values ? rng.below(i, values) : rng.bits(i)));
+  const auto draw = [=](uint64_t bits) {
+    return static_cast<int64_t>(static_cast<uint64_t>(low) + (values ? scaled(bits, values) : bits));
   };
-  fill<int64_t>(tensor, "fill_integers", [&](uint64_t i, int64_t& even, int64_t& odd) {
-    even = draw(i);
-    odd = draw(i + 1);
+  fill<int64_t>(tensor, rng, "fill_integers", [=](Pair numbers, int64_t& even, int64_t& odd) {
+    even = draw(numbers.even);
+    odd = draw(numbers.odd);
   });
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/graph/graph.hpp"
 
+#include <algorithm>
+
 namespace d5 {
 
-std::unique_ptr<Operator> make_operator(const Node& node) { return registered<operators>(node.op).make(node.attributes); }
+std::unique_ptr<Operator> make_operator(const Node& node) {
+  return registered<operators>(node.op).make(node.attributes);
+}
 
 std::vector<TensorSpec> specs_of(const Specs& specs, const std::vector<std::string>& names) {
   std::vector<TensorSpec> found;
@@ -39,13 +43,16 @@ Graph single_node_graph(const std::string& op, const OperatorCase& one) {
   Graph graph{.name = op};
   Node node{.op = op, .name = op, .attributes = one.attributes};
   for (size_t i = 0; i < one.inputs.size(); ++i) {
-    const std::string name = "x" + std::to_string(i);
+    const std::string name = fmt::format("x{}", i);
     node.inputs.push_back(one.inputs[i].spec.present ? name : "");
-    if (one.inputs[i].spec.present) graph.inputs.push_back({name, one.inputs[i].spec, one.inputs[i].parameter});
+    if (one.inputs[i].spec.present) {
+      const OperatorInput& input = one.inputs[i];
+      graph.inputs.push_back({name, input.spec, input.parameter, input.differentiable});
+    }
   }
-  const size_t outputs = make_operator(node)->infer(one.specs()).size();
+  const size_t outputs = std::min(one.outputs, make_operator(node)->infer(one.specs()).size());
   for (size_t i = 0; i < outputs; ++i) {
-    node.outputs.push_back("y" + std::to_string(i));
+    node.outputs.push_back(fmt::format("y{}", i));
     graph.outputs.push_back(node.outputs.back());
   }
   graph.nodes.push_back(std::move(node));

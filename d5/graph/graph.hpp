@@ -11,9 +11,9 @@
 namespace d5 {
 
 struct Node {
-  std::string op;                     // ONNX's name: "Conv"
-  std::string name;                   // unique in the graph; for messages
-  std::vector<std::string> inputs;    // names of values; "" is an absent optional input
+  std::string op;                   // ONNX's name: "Conv"
+  std::string name;                 // unique in the graph; for messages
+  std::vector<std::string> inputs;  // names of values; "" is an absent optional input
   std::vector<std::string> outputs;
   Attributes attributes;
 };
@@ -21,7 +21,8 @@ struct Node {
 struct GraphInput {
   std::string name;
   TensorSpec spec;
-  bool parameter = false;             // a trainable weight rather than data
+  bool parameter = false;      // a trainable weight rather than data
+  bool differentiable = true;  // false: nobody may ask for its gradient (running statistics)
 };
 
 struct Graph {
@@ -29,7 +30,7 @@ struct Graph {
   std::vector<GraphInput> inputs;
   std::vector<std::string> outputs;
   std::map<std::string, Tensor> constants;
-  std::vector<Node> nodes;            // in an order in which they can run
+  std::vector<Node> nodes;  // in an order in which they can run
 };
 
 using Specs = std::map<std::string, TensorSpec>;

@@ -2,8 +2,8 @@
 // WHAT is computed. An operator is its meaning: shapes, plain loops in double (integers in their own type), gradient,
 // cost and how rounding grows. Its loops are the oracle that every backend is checked against; they need not be fast.
 //
-// One file per operator. It opens with the formula, then the class, then one line: D5_REGISTER(operators, "Gemm", Gemm);
-// Besides the virtuals the class has three static functions:
+// One file per operator. It opens with the formula, then the class, then one line: D5_REGISTER(operators, "Gemm",
+// Gemm); Besides the virtuals the class has three static functions:
 //   parameters()                    the named values of a case (sizes, attributes), with defaults: --m 512 --axis 1
 //   describe(values, dtype)         a case from those values: input specs and ONNX attributes
 //   cases()                         the conformance cases, as such values: small, odd, edges, one of a real size
@@ -51,12 +51,12 @@ struct Cost {
 };
 double input_bytes(std::span<const TensorSpec>);
 
-// How rounding grows in one result: |error| <= (growth(terms) + units) u_accumulate * magnitude + u_output * |y|, where growth
-// is min(n, 6 sqrt(n)) (Higham and Mary, 2019: the probabilistic bound with lambda = 6).
+// How rounding grows in one result: |error| <= (growth(terms) + units) u_accumulate * magnitude + u_output * |y|, where
+// growth is min(n, 6 sqrt(n)) (Higham and Mary, 2019: the probabilistic bound with lambda = 6).
 struct Rounding {
-  double terms = 1;      // additions in the longest sum
-  double units = 1;      // other roundings: a division, an exponential
-  bool exact = false;    // on small integers every intermediate is exact, so results must agree bit for bit
+  double terms = 1;             // additions in the longest sum
+  double units = 1;             // other roundings: a division, an exponential
+  bool exact = false;           // on small integers every intermediate is exact, so results must agree bit for bit
   bool stored_outputs = false;  // backward reads forward's results as stored, rounded to their own type
 };
 
@@ -77,8 +77,8 @@ class Operator {
   virtual Cost cost(std::span<const TensorSpec> in, Pass) const = 0;
   // Of output `index` (forward) or of the gradient of input `index` (backward).
   virtual Rounding rounding(std::span<const TensorSpec> in, Pass, size_t index) const = 0;
-  // The scale of errors in that result, elementwise (f64). Absent: the operator is a sum of products, so the scale is the
-  // operator applied to absolute values. Called after forward (and backward) filled the context.
+  // The scale of errors in that result, elementwise (f64). Absent: the operator is a sum of products, so the scale is
+  // the operator applied to absolute values. Called after forward (and backward) filled the context.
   virtual Tensor magnitude(const Context&, Pass, size_t index) const;
 };
 
@@ -90,14 +90,16 @@ struct Parameter {
 
 struct OperatorInput {
   TensorSpec spec;
-  double low = -1, high = 1;   // random values are drawn from here
+  double low = -1, high = 1;  // random values are drawn from here
   bool differentiable = true;
-  bool parameter = false;      // a weight: constant over steps, so a backend may keep it in a layout of its own
+  bool parameter = false;  // a weight: constant over steps, so a backend may keep it in a layout of its own
 };
 
 struct OperatorCase {
   std::vector<OperatorInput> inputs;
-  Attributes attributes;       // ONNX's
+  Attributes attributes;              // ONNX's
+  size_t outputs = 1;                 // how many of the outputs of infer() the case asks for, from the first
+  size_t differentiable_outputs = 1;  // how many of those receive a gradient, from the first
   std::vector<TensorSpec> specs() const;
 };
 

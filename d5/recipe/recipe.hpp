@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recipe: what is fixed (a submission that changes it is another benchmark), what may change, the axes, what is accepted.
-// TOML; a command line is a small recipe too. Errors name file:line:column and the nearest legal name.
+// A recipe: what is fixed (a submission that changes it is another benchmark), what may change, the axes, what is
+// accepted. TOML; a command line is a small recipe too. Errors name file:line:column and the nearest legal name.
 //
 //   name = "quick"      level = 0      about = "..."      include = ["common.toml"]
 //   [fixed]  dtype = "f32"             [mutable]  threads = 1
@@ -38,10 +38,10 @@ struct Recipe {
     nlohmann::json values = nlohmann::json::object();
     std::vector<Axis> axes;
   };
-  std::vector<Block> blocks;                   // empty: one block without values
+  std::vector<Block> blocks;  // empty: one block without values
   nlohmann::json measure = nlohmann::json::object();
   std::vector<Accept> accept;
-  std::map<std::string, std::string> places;   // field -> file:line:column
+  std::map<std::string, std::string> places;  // field -> file:line:column
 };
 
 Recipe load_recipe(const std::string& path);
@@ -50,8 +50,8 @@ Recipe parse_recipe(const std::string& text, const std::string& file);  // inclu
 // Sets a value from outside (the command line). UsageError when the field is fixed: it would be another benchmark.
 void override_value(Recipe&, const std::string& field, const std::vector<nlohmann::json>& values);
 
-// Every combination as a flat object with "kind". `complete` fills in defaults and checks (bench/session.hpp); a FieldError
-// of it gets the place of that field in front. Exact duplicates are dropped.
+// Every combination as a flat object with "kind". `complete` fills in defaults and checks (bench/session.hpp); a
+// FieldError of it gets the place of that field in front. Exact duplicates are dropped.
 using Complete = std::function<nlohmann::json(const nlohmann::json&)>;
 std::vector<nlohmann::json> expand(const Recipe&, const Complete& complete);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parent: turns cases into records. Cases that differ only in what is compared (backend, ...) form a group; the children of
-// a group are interleaved in rounds of random order and restarted for every launch, because memory layout differs by launch.
+// The parent: turns cases into records. Cases that differ only in what is compared (backend, ...) form a group; the
+// children of a group are interleaved in rounds of random order and restarted for every launch, because memory layout
+// differs by launch.
 #pragma once
 
 #include <atomic>
@@ -25,11 +26,13 @@ struct RunOptions {
   uint64_t seed = 1;
   double alpha = 0.05, margin = 0.01;
   ChildLimits limits;
-  std::string program;           // the d5 executable for children; empty: /proc/self/exe
+  std::string program;  // the d5 executable for children; empty: /proc/self/exe
   bool pin = true;
 };
-RunOptions run_options_from(const Json& measure);  // of a recipe; UsageError on unknown keys
-Json to_json(const RunOptions&);
+// Of a recipe: launches, rounds, slice, width, max_time, max_samples, seed, alpha, margin. UsageError on unknown keys.
+RunOptions run_options_from(const Json& measure);
+Json to_json(const RunOptions&);  // the same keys
+void check(const RunOptions&);    // UsageError names the first value that makes no sense
 
 // What the console may show while a run goes on. Called from the runner's thread only.
 struct Progress {
@@ -41,8 +44,8 @@ struct Progress {
 // Groups by everything but the compared fields, in order of first appearance.
 std::vector<std::vector<Json>> group_cases(const std::vector<Json>& cases);
 
-// Runs every group and hands each record over as soon as its group is done. Returns early when `interrupted` is set: the
-// group in flight is abandoned, records so far are whole.
+// Runs every group and hands each record over as soon as its group is done. Returns early when `interrupted` is set:
+// the group in flight is abandoned, records so far are whole.
 void run_cases(const std::vector<Json>& cases, const RunOptions&, const std::function<void(const Record&)>& emit,
                const std::function<void(const Progress&)>& progress, const std::atomic<bool>& interrupted);
 

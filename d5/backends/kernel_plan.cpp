@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/backends/kernel_plan.hpp"
+
+#include <algorithm>
+
+namespace d5 {
+
+bool KernelSetup::training() const { return options.mode == Mode::training; }
+
+void Kernel::backward(int) { throw Error("[kernel] {} has no backward", implementation()); }
+
+std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::string& op, const std::string& name) {
+  for (const std::string& known : {op, std::string("*")})
+    if (const auto* entry = find_registered<kernels>(backend + ":" + known + ":" + name)) return entry->make();
+  return nullptr;
+}
+
+FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
+  FoundKernel found{find(setup.node)};
+  if (!found.kernel)
+    found.reason = "no kernel for it";
+  else
+    found.reason = found.kernel->why_not(setup).value_or("");
+  if (!found.reason.empty() && setup.options.fallback == Fallback::reference) {
+    // The reference computes in double whatever the case asks for, so it is asked as if math were strict.
+    found = {make_kernel("reference", setup.node.op, "builtin"), true, ""};
+    found.reason = found.kernel->why_not(setup).value_or("");
+  }
+  return found;
+}
+
+KernelPlan::KernelPlan(const Graph& graph, const CompileOptions& options, const FindKernel& find) {
+  for (const auto& [name, spec] : infer_specs(graph)) values[name].spec = spec;
+  for (const GraphInput& input : graph.inputs) {
+    values.at(input.name).parameter = input.parameter;
+    values.at(input.name).differentiable = input.differentiable;
+  }
+  for (const auto& [name, tensor] : graph.constants) values.at(name).constant = true;
+  for (const std::string& name : graph.outputs) {
+    if (!values.contains(name)) throw Error("[graph] {}: output '{}' is made by no node", graph.name, name);
+    values.at(name).output = true;
+  }
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    for (const std::string& name : graph.nodes[n].inputs)
+      if (!name.empty()) values.at(name).readers.push_back(n);
+  for (auto& [name, value] : values) value.plain = value.readers.size() > 1;
+
+  nodes.resize(graph.nodes.size());
+  for (size_t n = 0; n < nodes.size(); ++n) nodes[n].op = make_operator(graph.nodes[n]);
+  find_gradients(graph, options);
+  choose_kernels(graph, options, find);
+}
+
+// A value has a gradient when something wanted lies behind it and an output before it.
+void KernelPlan::find_gradients(const Graph& graph, const CompileOptions& options) {
+  for (PlannedNode& node : nodes) node.wants_gradient.clear();
+  std::map<std::string, bool> wanted;
+  if (options.mode == Mode::training)
+    for (const GraphInput& input : graph.inputs)
+      wanted[input.name] = input.differentiable && is_float(input.spec.dtype) &&
+                           (input.parameter ? options.parameter_gradients : options.input_gradients);
+  for (const Node& node : graph.nodes) {
+    const bool any = std::ranges::any_of(node.inputs, [&](const std::string& name) { return wanted[name]; });
+    for (const std::string& name : node.outputs)
+      if (!name.empty()) wanted[name] = any && is_float(values.at(name).spec.dtype);
+  }
+  for (auto& [name, value] : values) value.gradient = value.output && wanted[name];
+  for (size_t n = nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    nodes[n].backward =
+        std::ranges::any_of(node.outputs, [&](const std::string& o) { return !o.empty() && values.at(o).gradient; });
+    for (const std::string& name : node.inputs) {
+      const bool wants = nodes[n].backward && !name.empty() && wanted[name];
+      nodes[n].wants_gradient.push_back(wants);
+      if (wants) values.at(name).gradient = true;
+    }
+  }
+}
+
+KernelSetup KernelPlan::setup(const Graph& graph, const CompileOptions& options, size_t n) const {
+  const Node& node = graph.nodes[n];
+  KernelSetup setup{.node = node, .op = *nodes[n].op, .options = options, .wants_gradient = nodes[n].wants_gradient};
+  for (const std::string& name : node.inputs) {
+    const PlannedValue* value = name.empty() ? nullptr : &values.at(name);
+    setup.inputs.push_back(value ? value->spec : TensorSpec::absent());
+    setup.is_parameter.push_back(value && (value->parameter || value->constant));
+    setup.plain_inputs.push_back(value && value->plain);
+  }
+  for (const std::string& name : node.outputs) {
+    const PlannedValue* value = name.empty() ? nullptr : &values.at(name);
+    setup.outputs.push_back(value ? value->spec : TensorSpec::absent());
+    setup.plain_outputs.push_back(value && value->plain);
+  }
+  setup.input_layouts.resize(node.inputs.size());
+  setup.input_gradient_layouts.resize(node.inputs.size());
+  setup.output_layouts.resize(node.outputs.size());
+  setup.output_gradient_layouts.resize(node.outputs.size());
+  return setup;
+}
+
+void KernelPlan::choose_kernels(const Graph& graph, const CompileOptions& options, const FindKernel& find) {
+  // Each round makes at least one more value row-major, so this ends.
+  for (bool settled = false; !settled;) {
+    std::vector<KernelSetup> setups;
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      setups.push_back(setup(graph, options, n));
+      FoundKernel found = find_kernel(setups.back(), find);
+      if (!found.reason.empty())
+        throw Error("[graph] {}: node '{}' ({}): {}", graph.name, graph.nodes[n].name, graph.nodes[n].op, found.reason);
+      nodes[n].kernel = std::move(found.kernel);
+      nodes[n].fallback = found.fallback;
+      nodes[n].kernel->prepare(setups.back());
+    }
+    settled = agree_on_layouts(graph, setups);
+  }
+}
+
+bool KernelPlan::agree_on_layouts(const Graph& graph, const std::vector<KernelSetup>& setups) {
+  const auto same = [](const LayoutPtr& a, const LayoutPtr& b) { return (a ? a->name() : "") == (b ? b->name() : ""); };
+  bool settled = true;
+  std::map<std::string, bool> seen;
+  const auto take = [&](const std::string& name, const LayoutPtr& layout, const LayoutPtr& gradient) {
+    PlannedValue& value = values.at(name);
+    const bool first = !seen[name];
+    seen[name] = true;
+    if (value.plain && (layout || gradient))
+      throw Error("[kernel] value '{}' must be row-major, but a kernel has {} for it", name,
+                  layout ? layout->name() : gradient->name());
+    if (first) {
+      value.layout = layout;
+      value.gradient_layout = gradient;
+    } else if (!same(value.layout, layout) || (value.gradient && !same(value.gradient_layout, gradient))) {
+      value.plain = true;
+      settled = false;
+    }
+    if (value.parameter && value.gradient && !same(value.layout, value.gradient_layout))
+      throw Error("[kernel] the gradient of parameter '{}' has another layout than its value", name);
+  };
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (!node.inputs[i].empty())
+        take(node.inputs[i], setups[n].input_layouts[i], setups[n].input_gradient_layouts[i]);
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      if (!node.outputs[i].empty())
+        take(node.outputs[i], setups[n].output_layouts[i], setups[n].output_gradient_layouts[i]);
+  }
+  return settled;
+}
+
+std::optional<std::string> why_not_kernels(const Graph& graph, const CompileOptions& options, const FindKernel& find,
+                                           std::string_view backend) {
+  if (options.device != "cpu") return fmt::format("{} runs on the cpu, not on '{}'", backend, options.device);
+  if (!options.keep_denormals) return fmt::format("{} keeps denormals; it has no way to flush them", backend);
+  if (options.slots < 1) return fmt::format("{} slots were asked for; at least one is needed", options.slots);
+  if (options.kernel != "builtin" && std::ranges::none_of(graph.nodes, [&](const Node& node) {
+        return make_kernel(std::string(backend), node.op, options.kernel) != nullptr;
+      }))
+    return fmt::format("no node has a kernel named '{}' in {}", options.kernel, backend);
+  try {
+    const KernelPlan plan(graph, options, find);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace d5

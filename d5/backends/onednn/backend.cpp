@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backend `onednn`: oneDNN's primitives, API v3, on the CPU.
+#include "d5/backends/kernel.hpp"
+#include "d5/backends/onednn/engine.hpp"
+
+namespace d5::onednn {
+namespace {
+
+class OnednnBackend final : public Backend {
+ public:
+  OnednnBackend() {
+    guarded("onednn", [] { engine(); });
+  }
+
+  std::optional<std::string> why_not(const Graph& graph, const CompileOptions& options) const override {
+    return why_not_kernels(graph, options, finder(options), "onednn");
+  }
+  std::unique_ptr<Executable> compile(const Graph& graph, ParameterSet& parameters,
+                                      const CompileOptions& options) override {
+    return compile_kernels(graph, parameters, options, finder(options));
+  }
+  Facts facts() const override { return library_facts(); }
+  void synchronize() override {
+    guarded("onednn", [] { stream().wait(); });
+  }
+
+ private:
+  static FindKernel finder(const CompileOptions& options) {
+    return [name = options.kernel](const Node& node) {
+      auto kernel = make_kernel("onednn", node.op, name);
+      return kernel ? std::move(kernel) : make_kernel("onednn", node.op, "builtin");
+    };
+  }
+};
+
+}  // namespace
+D5_REGISTER(backends, "onednn", OnednnBackend);
+}  // namespace d5::onednn

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/cli/execute.hpp"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <set>
+
+#include "d5/backends/backend.hpp"
+#include "d5/bench/session.hpp"
+#include "d5/cli/command.hpp"
+#include "d5/cli/interrupt.hpp"
+#include "d5/cli/progress.hpp"
+#include "d5/measure/environment.hpp"
+#include "d5/measure/roofline.hpp"
+#include "d5/measure/roofline_cache.hpp"
+#include "d5/report/accept.hpp"
+#include "d5/report/console.hpp"
+#include "d5/report/csv.hpp"
+#include "d5/report/jsonl.hpp"
+#include "d5/runner/describe.hpp"
+
+namespace d5 {
+namespace {
+
+std::string default_folder(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", std::localtime(&now));
+  std::string folder = fmt::format("results/{}-{}", stamp, name);
+  for (int i = 2; std::filesystem::exists(folder); ++i) folder = fmt::format("results/{}-{}-{}", stamp, name, i);
+  return folder;
+}
+
+// The environment, with what each backend takes on the disk and the roofline that this machine is known by.
+Record environment_record(const std::vector<Json>& cases) {
+  Json backends = Json::object();
+  for (const BackendStatus& status : backend_statuses()) {
+    backends[status.name] = {{"available", status.available}, {"note", status.reason}};
+    if (status.available) backends[status.name].update(describe_backend(status.name, 1));
+  }
+  Record record{.kind = "environment"};
+  record.details = capture_environment(backends);
+  record.environment = environment_hash(record.details);
+  std::set<int> thread_counts;
+  for (const Json& one : cases)
+    if (one.contains("threads")) thread_counts.insert(one["threads"].get<int>());
+  for (int threads : thread_counts) record.details["rooflines"].push_back(to_json(cached_roofline(threads)));
+  const Sharing sharing = probe_core_sharing();
+  record.details["core_sharing"] = {{"ratio", sharing.ratio}, {"cores_shared", sharing.cores_shared}};
+  if (sharing.cores_shared)
+    record.warnings.push_back(
+        fmt::format("cores shared: two threads run at {:.2f}x the rate of one; ratios hold, absolute numbers may not",
+                    sharing.ratio));
+  record.status = "passed";
+  return record;
+}
+
+void print_cases(const std::vector<Json>& cases, bool json) {
+  for (const Json& one : cases) std::cout << (json ? one.dump() : bench_of(one).rerun(one)) << "\n";
+}
+
+void write_csv(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".part";
+  std::ofstream(temporary) << text;
+  std::error_code error;
+  if (std::filesystem::file_size(temporary, error) != text.size() || error)
+    throw Error("[csv] {} cannot be written", path);
+  std::filesystem::rename(temporary, path);
+}
+
+int status_of(const std::vector<Record>& records) {
+  for (const Record& record : records)
+    if (record.status == "failed" || record.status == "error") return exit_failed;
+  return exit_passed;
+}
+
+int judge_all(const Recipe& recipe, const std::vector<Record>& records) {
+  int status = exit_passed;
+  for (const Accept& accept : recipe.accept)
+    for (const Record& record : records) {
+      const Judgement judgement = judge(record, accept.metric, accept.relation, accept.threshold);
+      if (judgement.outcome == Judgement::Outcome::accepted) continue;
+      fmt::print(stderr, "{}: {}\n", record.rerun, judgement.text);
+      status = exit_refused;
+    }
+  return status;
+}
+
+}  // namespace
+
+void add_run_flags(CLI::App& command, RunFlags& flags) {
+  const std::string how = "How to run", show = "What to show";
+  command.add_option("--mode", flags.depth, "list, build, check or measure; each does all of the one before")
+      ->group(how)
+      ->capture_default_str();
+  command
+      .add_option("--launches", flags.launches,
+                  "Times every child is started afresh [as the verdicts need, at least 6]")
+      ->group(how);
+  command.add_option("--rounds", flags.rounds, "Interleaved rounds in a launch [4]")->group(how);
+  command.add_option("--slice", flags.slice, "Seconds of one slice of a round [0.02]")->group(how);
+  command.add_option("--width", flags.width, "Relative half width of the 95 % interval to reach [0.01]")->group(how);
+  command.add_option("--margin", flags.margin, "Ratios within this of 1 are 'same' [0.01]")->group(how);
+  command
+      .add_option("--max-time", flags.max_time,
+                  "Seconds for a group of compared cases; the first launches are always run [30]")
+      ->group(how);
+  command.add_option("--time-limit", flags.time_limit, "Seconds after which a child that does not answer is killed")
+      ->group(how)
+      ->capture_default_str();
+  command
+      .add_option("--memory-limit", flags.memory_limit_gib,
+                  "GiB of resident memory for a child; 0: what the machine has")
+      ->group(how);
+  command.add_flag("--no-pin", flags.no_pin, "Do not bind children to cores")->group(how);
+  command.add_option("-o,--output", flags.folder, "Folder for records.jsonl [results/TIME-NAME]")->group(show);
+  command.add_option("--csv", flags.csv, "Also write a CSV file")->group(show);
+  command.add_flag("--json", flags.json, "One record a line on stdout instead of the table")->group(show);
+  command.add_flag("--quiet", flags.quiet, "No progress on stderr")->group(show);
+}
+
+RunOptions run_options(const RunFlags& flags, const Json& measure) {
+  RunOptions options = run_options_from(measure);
+  options.depth = parse_depth(flags.depth);
+  if (flags.launches) options.launches = *flags.launches;
+  if (flags.rounds) options.rounds = *flags.rounds;
+  if (flags.slice) options.slice_seconds = *flags.slice;
+  if (flags.width) options.relative_width = *flags.width;
+  if (flags.margin) options.margin = *flags.margin;
+  if (flags.max_time) options.max_seconds = *flags.max_time;
+  options.limits.seconds = flags.time_limit;
+  options.limits.memory_bytes = static_cast<size_t>(flags.memory_limit_gib * (1 << 30));
+  options.pin = !flags.no_pin;
+  return options;
+}
+
+bool use_colour() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
+
+int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finished) {
+  const RunOptions options = run_options(flags, recipe.measure);
+  const std::vector<Json> cases = expand(recipe, [](const Json& fields) { return bench_of(fields).complete(fields); });
+  if (options.depth == Depth::list) {
+    print_cases(cases, flags.json);
+    return exit_passed;
+  }
+
+  const std::atomic<bool>& interrupted = interrupt_flag();
+  RecordWriter writer(flags.folder.empty() ? default_folder(recipe.name) : flags.folder);
+  if (!flags.quiet)
+    fmt::print(stderr, "{} case{}; looking at the machine\n", cases.size(), cases.size() == 1 ? "" : "s");
+  const Record environment = environment_record(cases);
+  writer.write(environment);
+  if (flags.json) std::cout << to_line(environment) << "\n" << std::flush;
+
+  std::vector<Record> records;
+  ProgressBar bar(flags.quiet);
+  run_cases(
+      cases, options,
+      [&](const Record& made) {
+        Record record = made;
+        record.environment = environment.environment;
+        writer.write(record);
+        if (flags.json) std::cout << to_line(record) << "\n" << std::flush;
+        records.push_back(std::move(record));
+      },
+      [&](const Progress& progress) { bar.show(progress); }, interrupted);
+  bar.clear();
+  writer.close();
+
+  if (!flags.json)
+    std::cout << console_text(records, {&environment, 1},
+                              {.colour = use_colour(), .verdicts = {.margin = options.margin}})
+              << std::flush;
+  if (!flags.csv.empty()) write_csv(flags.csv, csv_text(records));
+  if (!flags.quiet) fmt::print(stderr, "records: {}\n", writer.path());
+  if (interrupted) {
+    fmt::print(stderr, "interrupted: {} of {} cases are in the records\n", records.size(), cases.size());
+    return exit_interrupted;
+  }
+  if (const int status = status_of(records)) return status;
+  if (options.depth == Depth::measure)
+    if (const int status = judge_all(recipe, records)) return status;
+  records.push_back(environment);
+  return finished ? finished(records) : exit_passed;
+}
+
+}  // namespace d5

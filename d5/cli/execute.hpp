@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every command that runs cases shares: options, progress, records on disk, the table, the exit status.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "d5/recipe/recipe.hpp"
+#include "d5/report/record.hpp"
+#include "d5/runner/runner.hpp"
+
+namespace d5 {
+
+struct RunFlags {
+  std::string depth = "measure", folder, csv;
+  bool json = false, quiet = false, no_pin = false;
+  std::optional<int> launches, rounds;
+  std::optional<double> max_time, width, slice, margin;
+  double time_limit = 600, memory_limit_gib = 0;
+};
+void add_run_flags(CLI::App&, RunFlags&);
+RunOptions run_options(const RunFlags&, const Json& recipe_measure);
+
+// Runs the recipe and reports as the flags say. `finished` gets the records: what it returns, if not 0, is the status.
+using Finished = std::function<int(const std::vector<Record>&)>;
+int execute(const Recipe&, const RunFlags&, const Finished& finished = {});
+
+bool use_colour();  // stdout is a terminal and NO_COLOR is not set
+
+}  // namespace d5

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// d5 list: what can be named.
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "d5/backends/backend.hpp"
+#include "d5/cli/command.hpp"
+#include "d5/core/dtype.hpp"
+#include "d5/measure/stopping.hpp"
+#include "d5/operators/operator.hpp"
+
+namespace d5 {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<Json> list_backends() {
+  std::vector<Json> rows;
+  for (const BackendStatus& status : backend_statuses())
+    rows.push_back({{"name", status.name}, {"available", status.available}, {"reason", status.reason}});
+  return rows;
+}
+
+std::vector<Json> list_operators() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(operators::kind)) {
+    Json parameters = Json::object();
+    for (const Parameter& parameter : registered<operators>(name).parameters)
+      parameters[parameter.name] = {{"about", parameter.about}, {"default", to_string(parameter.otherwise)}};
+    rows.push_back({{"name", name}, {"parameters", parameters}});
+  }
+  return rows;
+}
+
+std::vector<Json> plain(const std::vector<std::string>& names) {
+  std::vector<Json> rows;
+  for (const std::string& name : names) rows.push_back({{"name", name}});
+  return rows;
+}
+
+const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
+  static const std::map<std::string, std::function<std::vector<Json>()>> all{
+      {"backends", list_backends},
+      {"operators", list_operators},
+      {"dtypes", [] { return plain(dtype_names()); }},
+      {"stopping-rules", [] { return plain(stopping_rule_names()); }},
+  };
+  return all;
+}
+
+void print_row(const Json& row) {
+  std::string text = row["name"];
+  if (row.contains("available"))
+    text = fmt::format("{:<14} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
+                       row["reason"].get<std::string>());
+  if (row.contains("parameters")) {
+    text = fmt::format("{:<20}", text);
+    for (const auto& [name, parameter] : row["parameters"].items())
+      text += fmt::format(" {}={}", name, parameter["default"].get<std::string>());
+  }
+  std::cout << text << "\n";
+}
+
+}  // namespace
+
+RunCommand add_list(CLI::App& program) {
+  struct Flags {
+    std::string kind;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* command = program.add_subcommand("list", "What can be named: backends, operators, dtypes, stopping-rules");
+  command->add_option("kind", flags->kind, "backends, operators, dtypes or stopping-rules");
+  command->add_flag("--json", flags->json, "One object a line");
+  return [flags] {
+    std::vector<std::string> legal;
+    for (const auto& [kind, make] : kinds()) legal.push_back(kind);
+    if (flags->kind.empty()) {
+      for (const std::string& kind : legal) std::cout << kind << "\n";
+      return exit_passed;
+    }
+    if (!kinds().contains(flags->kind)) fail_unknown("[list]", "kind", flags->kind, legal);
+    for (const Json& row : kinds().at(flags->kind)())
+      flags->json ? void(std::cout << row.dump() << "\n") : print_row(row);
+    return exit_passed;
+  };
+}
+
+}  // namespace d5

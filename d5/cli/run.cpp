@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// d5 run: a recipe, or a record to reproduce.
+#include <filesystem>
+#include <iostream>
+
+#include "d5/cli/command.hpp"
+#include "d5/cli/execute.hpp"
+#include "d5/cli/values.hpp"
+#include "d5/report/jsonl.hpp"
+#include "d5/report/reproduce.hpp"
+
+namespace d5 {
+namespace {
+
+struct RunRecipeFlags : RunFlags {
+  std::string what;
+  std::vector<std::string> set;
+};
+
+int run_recipe(const RunRecipeFlags& flags) {
+  Recipe recipe = load_recipe(flags.what);
+  for (const std::string& assignment : flags.set) {
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos) throw UsageError("[run] --set '{}' is not of the form field=value", assignment);
+    override_value(recipe, assignment.substr(0, equals), parse_values(assignment.substr(equals + 1)));
+  }
+  return execute(recipe, flags);
+}
+
+// The same cases again; each is compared with what the record says of it.
+int reproduce(const RunRecipeFlags& flags) {
+  const RecordFile before = read_records(flags.what);
+  for (const std::string& problem : before.problems) fmt::print(stderr, "warning: {}\n", problem);
+  Recipe recipe{.name = "again"};
+  for (const Record& record : before.records) {
+    recipe.kind = record.kind;
+    recipe.blocks.push_back({.values = record.fields});
+  }
+  if (recipe.blocks.empty()) throw UsageError("[run] {} holds no records of cases", flags.what);
+  return execute(recipe, flags, [&](const std::vector<Record>& after) {
+    const Reproduction result = reproduce_records(before, after);
+    std::cout << "\n" << to_text(result);
+    return result.agrees ? exit_passed : exit_refused;
+  });
+}
+
+}  // namespace
+
+RunCommand add_run(CLI::App& program) {
+  auto flags = std::make_shared<RunRecipeFlags>();
+  CLI::App* command =
+      program.add_subcommand("run", "Run a recipe, or repeat the cases of a records file and say whether they agree");
+  command->add_option("what", flags->what, "A recipe (.toml), or a results folder or records.jsonl")->required();
+  command->add_option("--set", flags->set, "field=value[,value]: change a mutable value of the recipe");
+  add_run_flags(*command, *flags);
+  command->footer(
+      "Example: d5 run recipes/quick.toml --set threads=1,2\n"
+      "Repeating a record exits with 3 when a case does not agree.");
+  return [flags] { return flags->what.ends_with(".toml") ? run_recipe(*flags) : reproduce(*flags); };
+}
+
+}  // namespace d5

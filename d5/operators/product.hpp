@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matrix product behind Gemm and MatMul. Each element is summed in the order of k, whatever the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "d5/core/parallel.hpp"
+#include "d5/core/shape.hpp"
+
+namespace d5 {
+
+// sum + a b; integers wrap around as two's complement does, instead of overflowing.
+template <class T>
+T multiply_add(T sum, T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(sum) + static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return sum + a * b;
+}
+
+template <class T>
+struct Matrix {
+  const T* data;
+  Index row_stride, column_stride;
+
+  T at(Index i, Index j) const { return data[i * row_stride + j * column_stride]; }
+  Matrix transposed() const { return {data, column_stride, row_stride}; }
+};
+
+// A row-major matrix of `columns` columns as stored, read transposed where asked.
+template <class T>
+Matrix<T> matrix(const T* data, Index columns, bool transpose) {
+  const Matrix<T> plain{data, columns, 1};
+  return transpose ? plain.transposed() : plain;
+}
+
+// Element (i, j) of a b.
+template <class T>
+T product_at(const Matrix<T>& a, const Matrix<T>& b, Index i, Index j, Index k) {
+  T sum{};
+  for (Index l = 0; l < k; ++l) sum = multiply_add(sum, a.at(i, l), b.at(l, j));
+  return sum;
+}
+
+// y += a b, with y row-major, m x n.
+template <class T>
+void add_product(const Matrix<T>& a, Matrix<T> b, Index m, Index n, Index k, T* y) {
+  std::vector<T> copy;  // the inner loop runs along rows of b, so they must be contiguous
+  if constexpr (!std::is_same_v<T, bool>) {
+    if (b.column_stride != 1 && n > 1) {
+      copy.resize(static_cast<size_t>(k * n));
+      for (Index j = 0; j < n; ++j)
+        for (Index l = 0; l < k; ++l) copy[l * n + j] = b.at(l, j);
+      b = {copy.data(), n, 1};
+    }
+  }
+  constexpr Index block = 64;  // rows of b that stay in the cache while rows of y pass
+  const Index grain = std::max<Index>(1, (1 << 20) / std::max<Index>(1, n * k));  // about a millisecond
+  parallel_for(m, grain, [&](Index first, Index last) {
+    for (Index start = 0; start < k; start += block)
+      for (Index i = first; i < last; ++i)
+        for (Index l = start; l < std::min(k, start + block); ++l) {
+          const T factor = a.at(i, l);
+          const T* row = b.data + l * b.row_stride;
+          T* sums = y + i * n;
+          for (Index j = 0; j < n; ++j) sums[j] = multiply_add(sums[j], factor, row[j]);
+        }
+  });
+}
+
+}  // namespace d5

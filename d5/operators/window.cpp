@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/operators/window.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace d5 {
+namespace {
+
+// Sizes beyond this are no window; below it no product of two of them overflows.
+constexpr Index most = (Index{1} << 31) - 1;
+
+std::vector<Index> read(const Attributes& a, const std::string& name, size_t count, Index otherwise, Index least,
+                        std::string_view place) {
+  std::vector<Index> values = a.integers(name, std::vector<Index>(count, otherwise));
+  if (values.empty()) values.assign(count, otherwise);
+  if (values.size() != count)
+    throw Error("{} {} has {} values ({}); {} are wanted", place, name, values.size(), fmt::join(values, ","), count);
+  for (const Index value : values)
+    if (value < least || value > most)
+      throw Error("{} {} is {}; values from {} to {} are legal", place, name, fmt::join(values, ","), least, most);
+  return values;
+}
+
+Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Window::Window(const Attributes& a, std::span<const Index> sizes, std::span<const Index> kernel_sizes,
+               std::string_view place)
+    : rank_(sizes.size()) {
+  if (rank_ < 1 || rank_ > 3) throw Error("{} {} axes slide; 1 to 3 are supported", place, rank_);
+  const auto strides = read(a, "strides", rank_, 1, 1, place), dilations = read(a, "dilations", rank_, 1, 1, place);
+  const auto pads = read(a, "pads", 2 * rank_, 0, 0, place);
+  const std::string auto_pad = a.text("auto_pad", "NOTSET");
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  if (!same && auto_pad != "NOTSET" && auto_pad != "VALID")
+    throw Error("{} auto_pad is '{}'; legal: NOTSET, SAME_UPPER, SAME_LOWER, VALID", place, auto_pad);
+  if (auto_pad != "NOTSET" && std::ranges::any_of(pads, [](Index p) { return p != 0; }))
+    throw Error("{} pads {} and auto_pad {} exclude each other", place, fmt::join(pads, ","), auto_pad);
+
+  for (size_t i = 0; i < rank_; ++i) {
+    const size_t axis = 3 - rank_ + i;
+    if (kernel_sizes[i] < 1 || kernel_sizes[i] > most || sizes[i] > most)
+      throw Error("{} kernel {} on input {}: sizes from 1 to {} are legal", place, fmt::join(kernel_sizes, "x"),
+                  fmt::join(sizes, "x"), most);
+    input[axis] = sizes[i];
+    kernel[axis] = kernel_sizes[i];
+    stride[axis] = strides[i];
+    dilation[axis] = dilations[i];
+    const Index extent = (kernel[axis] - 1) * dilation[axis] + 1;
+    if (same) {
+      output[axis] = ceil_div(sizes[i], strides[i]);
+      const Index total = std::max<Index>(0, (output[axis] - 1) * strides[i] + extent - sizes[i]);
+      pad[axis] =
+          auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;  // the odd one goes to the end, or the beginning
+    } else {
+      pad[axis] = pads[i];
+      const Index padded = pads[i] + sizes[i] + pads[rank_ + i];
+      if (extent > padded)
+        throw Error("{} kernel {} with dilation {} spans {}, more than the padded input of {} (axis {} of {})", place,
+                    kernel[axis], dilation[axis], extent, padded, i, fmt::join(sizes, "x"));
+      const Index room = padded - extent;
+      output[axis] = (a.flag("ceil_mode", false) ? ceil_div(room, strides[i]) : room / strides[i]) + 1;
+      // With ceil_mode a window may begin in the padding at the end: it does not count.
+      if ((output[axis] - 1) * strides[i] >= sizes[i] + pads[i] && a.flag("ceil_mode", false)) --output[axis];
+    }
+  }
+}
+
+Window::Range Window::outputs(size_t axis, Index tap) const {
+  const Index shift = tap * dilation[axis] - pad[axis];  // output o reads o * stride + shift
+  const Index first = shift >= 0 ? 0 : ceil_div(-shift, stride[axis]);
+  const Index last = shift >= input[axis] ? 0 : ceil_div(input[axis] - shift, stride[axis]);
+  return {first, std::min(last, output[axis])};
+}
+
+double Window::pairs() const {
+  double product = 1;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    double sum = 0;
+    for (Index t = 0; t < kernel[axis]; ++t) {
+      const Range range = outputs(axis, t);
+      sum += static_cast<double>(std::max<Index>(0, range.last - range.first));
+    }
+    product *= sum;
+  }
+  return product;
+}
+
+double Window::most_readers() const {
+  double product = 1;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    std::vector<Index> readers(static_cast<size_t>(input[axis]), 0);
+    for (Index t = 0; t < kernel[axis]; ++t) {
+      const Range range = outputs(axis, t);
+      for (Index o = range.first; o < range.last; ++o) ++readers[source(axis, o, t)];
+    }
+    product *= readers.empty() ? 0 : static_cast<double>(*std::ranges::max_element(readers));
+  }
+  return product;
+}
+
+void Window::check_no_empty_window(std::string_view place) const {
+  for (size_t axis = 3 - rank_; axis < 3; ++axis)
+    for (Index o = 0; o < output[axis]; ++o) {
+      bool inside = false;
+      for (Index t = 0; t < kernel[axis] && !inside; ++t)
+        inside = source(axis, o, t) >= 0 && source(axis, o, t) < input[axis];
+      if (!inside)
+        throw Error(
+            "{} the window of output {} along axis {} lies wholly in the padding (input {}, kernel {}, dilation {}, "
+            "pad {})",
+            place, o, axis - (3 - rank_), input[axis], kernel[axis], dilation[axis], pad[axis]);
+    }
+}
+
+std::vector<Parameter> window_parameters() {
+  return {{"stride", "steps of the window", "1"},
+          {"pad", "padding on both sides of each axis", "0"},
+          {"pads", "padding at the beginning of each axis, then at the end; empty: use pad", ""},
+          {"dilation", "distance between taps", "1"},
+          {"auto_pad", "NOTSET, SAME_UPPER, SAME_LOWER or VALID", "NOTSET"}};
+}
+
+Attributes window_attributes(const Attributes& values, size_t rank) {
+  Attributes a{{"strides", sizes(values, "stride", rank)},
+               {"dilations", sizes(values, "dilation", rank)},
+               {"auto_pad", values.text("auto_pad", "NOTSET")}};
+  std::vector<Index> pads;
+  if (values.text("pads", "").empty()) {
+    pads = sizes(values, "pad", rank);
+    pads.insert(pads.end(), pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(rank));
+  } else {
+    pads = sizes(values, "pads", 2 * rank);
+  }
+  a.set("pads", std::move(pads));
+  return a;
+}
+
+std::vector<Index> window_sizes(const Attributes& values, const std::string& name) {
+  const auto list = parse_shape(values.text(name, "")).sizes();
+  if (list.empty() || list.size() > 3)
+    throw UsageError("[operator] {} is '{}'; 1 to 3 sizes are wanted, as in 56x56", name, values.text(name, ""));
+  return list;
+}
+
+}  // namespace d5

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/runner/runner.hpp"
+
+#include <algorithm>
+
+#include "d5/measure/clock.hpp"
+#include "d5/measure/comparison.hpp"
+#include "d5/runner/group.hpp"
+
+namespace d5 {
+namespace {
+
+// Keeps the time of the whole run, from which the rest is estimated.
+class Timekeeper {
+ public:
+  Timekeeper(size_t groups, const std::function<void(const Progress&)>& progress)
+      : groups_(groups), progress_(progress) {}
+
+  void tell(const std::string& text, int launches_done, int launches_planned) {
+    const double now = now_seconds(), here = now - group_begin_;
+    const double whole = launches_done > 0 ? here * launches_planned / launches_done : mean_group();
+    const auto groups_after = static_cast<double>(groups_ - done_ - 1);
+    const double left = std::max(0.0, whole - here) + groups_after * (done_ > 0 ? mean_group() : whole);
+    if (progress_) progress_({done_, groups_, now - begin_, left, text});
+  }
+
+  void group_done() {
+    ++done_;
+    group_begin_ = now_seconds();
+    const double left = mean_group() * static_cast<double>(groups_ - done_);
+    if (progress_) progress_({done_, groups_, group_begin_ - begin_, left, ""});
+  }
+
+  double begin() const { return begin_; }
+
+ private:
+  double mean_group() const { return done_ > 0 ? (group_begin_ - begin_) / static_cast<double>(done_) : 0; }
+  size_t groups_, done_ = 0;
+  const std::function<void(const Progress&)>& progress_;
+  double begin_ = now_seconds(), group_begin_ = begin_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Json>> group_cases(const std::vector<Json>& cases) {
+  std::vector<std::vector<Json>> groups;
+  std::vector<Json> shared;  // what the cases of each group have in common
+  for (const Json& fields : cases) {
+    Json rest = fields;
+    for (const std::string& field : bench_of(fields).compared_fields()) rest.erase(field);
+    const auto found = std::ranges::find(shared, rest);
+    if (found == shared.end()) {
+      shared.push_back(std::move(rest));
+      groups.push_back({fields});
+    } else {
+      groups[static_cast<size_t>(found - shared.begin())].push_back(fields);
+    }
+  }
+  return groups;
+}
+
+void run_cases(const std::vector<Json>& cases, const RunOptions& options,
+               const std::function<void(const Record&)>& emit, const std::function<void(const Progress&)>& progress,
+               const std::atomic<bool>& interrupted) {
+  check(options);
+  const auto groups = group_cases(cases);
+  GroupPlan plan;
+  for (const auto& group : groups) plan.comparisons += static_cast<int>(group.size()) - 1;
+  plan.launches = options.launches;
+  if (plan.launches == 0)
+    plan.launches = std::max(
+        6, static_cast<int>(sign_test_units(options.alpha, static_cast<size_t>(std::max(1, plan.comparisons)))));
+  plan.timer = calibrate_timer();
+
+  Timekeeper time(groups.size(), progress);
+  plan.origin = time.begin();
+  ChildPool pool(options, interrupted);
+  try {
+    for (; plan.index < groups.size(); ++plan.index) {
+      Group group(groups[plan.index], plan, options, pool, interrupted,
+                  [&](const std::string& text, int done, int planned) { time.tell(text, done, planned); });
+      for (const CaseResult& result : group.run()) emit(bench_of(result.fields).record(result));
+      time.group_done();
+    }
+  } catch (const Interrupted&) {  // the children die with the pool
+  }
+}
+
+}  // namespace d5
