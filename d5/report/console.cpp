@@ -217,9 +217,12 @@ std::string heading(const Block& block) {
   return result;
 }
 
+// What the level calls unremarkable (details.unremarkable: fields at their default) is left to the record.
 std::string constants_text(const Layout& layout, const Block& block) {
   std::vector<std::string> parts;
+  const nlohmann::json hidden = block.front().record->details.value("unremarkable", nlohmann::json::array());
   for (const std::string& name : layout.constants) {
+    if (std::find(hidden.begin(), hidden.end(), name) != hidden.end()) continue;
     const std::string text = field_text(block.front().record->fields, name);
     if (!text.empty()) parts.push_back(name + " " + text);
   }
