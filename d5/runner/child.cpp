@@ -20,10 +20,11 @@
 namespace d5 {
 namespace {
 
-constexpr int look_milliseconds = 50;      // how often limits are looked at; slices are shorter, so it seldom happens in one
-constexpr double hello_seconds = 60;       // a foreign framework may take that long to be loaded
-constexpr double farewell_seconds = 2;     // between close and kill
-constexpr double cancel_seconds = 0.5;     // between cancel and kill
+constexpr int look_milliseconds =
+    50;                               // how often limits are looked at; slices are shorter, so it seldom happens in one
+constexpr double hello_seconds = 60;  // a foreign framework may take that long to be loaded
+constexpr double farewell_seconds = 2;  // between close and kill
+constexpr double cancel_seconds = 0.5;  // between cancel and kill
 constexpr size_t kept_output_bytes = 2048;
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
@@ -36,8 +37,9 @@ size_t default_memory_limit() {
 
 // The answer that belongs to a request.
 std::string answer_to(const std::string& request) {
-  static const std::map<std::string, std::string> answers{
-      {"start", "hello"}, {"prepare", "prepared"}, {"run", "ran"}, {"finish", "finished"}, {"fetch", "fetched"}};
+  static const std::map<std::string, std::string> answers{{"start", "hello"},   {"prepare", "prepared"},
+                                                          {"run", "ran"},       {"finish", "finished"},
+                                                          {"fetch", "fetched"}, {"describe", "described"}};
   const auto found = answers.find(request);
   if (found == answers.end()) throw Error("[child] there is no request '{}' with an answer", request);
   return found->second;
@@ -57,7 +59,8 @@ Child::Child(ChildSettings settings) : settings_(std::move(settings)) {
   try {
     const double seconds = std::max(hello_seconds, settings_.limits.seconds);
     hello_ = wait_message(now_seconds() + seconds, seconds);
-    if (hello_.value("say", "") != "hello") lose(fmt::format("began with {} instead of hello", hello_.dump().substr(0, 200)));
+    if (hello_.value("say", "") != "hello")
+      lose(fmt::format("began with {} instead of hello", hello_.dump().substr(0, 200)));
     if (const Json version = hello_.value("protocol", Json()); version != protocol_version)
       lose(fmt::format("speaks protocol {}; {} is wanted", version.dump(), protocol_version));
   } catch (...) {
@@ -94,7 +97,8 @@ nlohmann::json Child::ask(const nlohmann::json& request, const std::function<voi
     if (say == wanted) return message;
     if (say == "error") throw Error(message.value("what", "the child gives no reason"));
     if (say != "progress" && say != "metric" && say != "checkpoint")
-      lose(fmt::format("answered {} with '{}'; legal: {}, error, progress, metric, checkpoint", asked_, say.substr(0, 100), wanted));
+      lose(fmt::format("answered {} with '{}'; legal: {}, error, progress, metric, checkpoint", asked_,
+                       say.substr(0, 100), wanted));
     if (notice) notice(message);
   }
 }
@@ -103,7 +107,8 @@ Tensor Child::fetch(const std::string& tensor, int id) {
   const SharedFile file;
   const Json answer = ask({{"do", "fetch"}, {"id", id}, {"tensor", tensor}, {"file", file.path()}});
   try {
-    return file.read(parse_dtype(answer.at("dtype").get<std::string>()), Shape(answer.at("shape").get<std::vector<Index>>()));
+    return file.read(parse_dtype(answer.at("dtype").get<std::string>()),
+                     Shape(answer.at("shape").get<std::vector<Index>>()));
   } catch (const Json::exception& error) {
     throw Error("[child] the answer to fetch has no dtype or shape: {}", answer.dump());
   }

@@ -13,8 +13,9 @@ namespace d5 {
 namespace {
 
 constexpr int64_t first_look_samples = 40;
-constexpr double most_batched_samples = 256;  // a slice; batched ones have no percentiles, more of them tell nothing more
-constexpr double rewarm_share = 0.1;          // of a slice, unrecorded: caches and clock rate after the stop
+constexpr double most_batched_samples =
+    256;                              // a slice; batched ones have no percentiles, more of them tell nothing more
+constexpr double rewarm_share = 0.1;  // of a slice, unrecorded: caches and clock rate after the stop
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
 void append(Samples& samples, const SliceResult& slice, int launch, int round, double origin) {
@@ -59,8 +60,10 @@ Group::Group(const std::vector<Json>& cases, const GroupPlan& plan, const RunOpt
 }
 
 std::vector<CaseResult> Group::run() {
-  if (options_.depth == Depth::measure) measure();
-  else check_only();
+  if (options_.depth == Depth::measure)
+    measure();
+  else
+    check_only();
   std::vector<CaseResult> results;
   for (Member& member : members_) results.push_back(std::move(member.result));
   return results;
@@ -144,21 +147,21 @@ bool Group::next_fits(const Member& prepared) {
   const auto available = static_cast<double>(available_memory_bytes());
   if (prepared.memory_bytes <= available) return true;
   for (Member& member : members_)
-    warn_once(member.result, fmt::format("interleaved: false; the children do not fit in memory together ({:.1f} GiB each, "
-                                         "{:.1f} GiB left), so they ran one after the other",
-                                         prepared.memory_bytes / gibibyte, available / gibibyte));
+    warn_once(member.result,
+              fmt::format("interleaved: false; the children do not fit in memory together ({:.1f} GiB each, "
+                          "{:.1f} GiB left), so they ran one after the other",
+                          prepared.memory_bytes / gibibyte, available / gibibyte));
   return false;
 }
 
 void Group::ensure_open(Member& member, int number) {
   if (member.open) return;
   Child& child = pool_.take(member.key, member.result.fields);
-  const Json answer = child.ask({{"do", "prepare"},
-                                 {"id", member.id},
-                                 {"case", member.result.fields},
-                                 {"depth", name(options_.depth)}});
+  const Json answer = child.ask(
+      {{"do", "prepare"}, {"id", member.id}, {"case", member.result.fields}, {"depth", name(options_.depth)}});
   Outcome outcome = outcome_from_json(answer);
-  member.memory_bytes = std::max(outcome.details.value("memory_bytes", 0.0), static_cast<double>(child.peak_memory_bytes()));
+  member.memory_bytes =
+      std::max(outcome.details.value("memory_bytes", 0.0), static_cast<double>(child.peak_memory_bytes()));
   // Prepared a second time in one launch, because a neighbour in the same child took it down: the launch counts once.
   auto& prepared = member.result.prepared;
   if (member.prepared_launch == number) prepared.pop_back();
@@ -181,7 +184,8 @@ void Group::calibrate(Member& member, const Json& details) {
   Slice& slice = member.slice;
   slice.batch = iterations_per_sample(seconds, options_.relative_width, plan_.timer);
   if (slice.batch > 1)
-    slice.batch = std::max(slice.batch, static_cast<int64_t>(options_.slice_seconds / (most_batched_samples * seconds)));
+    slice.batch = std::max(slice.batch,
+                           static_cast<int64_t>(std::ceil(options_.slice_seconds / (most_batched_samples * seconds))));
   const double slices = static_cast<double>(plan_.launches) * options_.rounds;
   const double least = std::ceil(first_look_samples / slices);
   const double most = std::max(least, std::floor(static_cast<double>(options_.max_samples) / slices));
@@ -200,7 +204,8 @@ void Group::take_slice(Member& member, int number, int round) {
   const SliceResult slice = slice_result_from_json(pool_.take(member.key, member.result.fields).ask(request));
   const auto wanted = static_cast<size_t>(member.slice.samples);
   if (slice.seconds.size() != wanted || slice.start.size() != wanted)
-    throw Error("[runner] a slice of {} samples came back with {} times and {} starts", wanted, slice.seconds.size(), slice.start.size());
+    throw Error("[runner] a slice of {} samples came back with {} times and {} starts", wanted, slice.seconds.size(),
+                slice.start.size());
   append(member.result.samples, slice, number, round, plan_.origin);
   member.result.probes.push_back(slice.probe);
 }
@@ -260,7 +265,8 @@ void Group::forget_child(const std::string& key) {
 void Group::check_idle(Member& member, double seconds) {
   const Child* child = pool_.find(member.key);
   if (child && child->idle_cpu_seconds() > 0.002 + 0.01 * seconds)
-    warn_once(member.result, fmt::format("its child spent {:.3f} s of processor time while it was stopped", child->idle_cpu_seconds()));
+    warn_once(member.result, fmt::format("its child spent {:.3f} s of processor time while it was stopped",
+                                         child->idle_cpu_seconds()));
 }
 
 std::vector<Group::Member*> Group::alive() {

@@ -10,7 +10,9 @@ namespace {
 template <class T>
 void read(const Json& value, const std::string& key, T& to) {
   const bool right = std::is_floating_point_v<T> ? value.is_number() : value.is_number_integer() && value >= 0;
-  if (!right) throw UsageError("[measure] {} is {}; a number{} is wanted", key, value.dump(), std::is_floating_point_v<T> ? "" : " 0, 1, 2, ...");
+  if (!right)
+    throw UsageError("[measure] {} is {}; a number{} is wanted", key, value.dump(),
+                     std::is_floating_point_v<T> ? "" : " 0, 1, 2, ...");
   to = value.get<T>();
 }
 
@@ -42,9 +44,15 @@ RunOptions run_options_from(const Json& measure) {
 }
 
 Json to_json(const RunOptions& o) {
-  return {{"launches", o.launches},   {"rounds", o.rounds},           {"slice", o.slice_seconds},
-          {"width", o.relative_width}, {"max_time", o.max_seconds},   {"max_samples", o.max_samples},
-          {"seed", o.seed},           {"alpha", o.alpha},             {"margin", o.margin}};
+  return {{"launches", o.launches},
+          {"rounds", o.rounds},
+          {"slice", o.slice_seconds},
+          {"width", o.relative_width},
+          {"max_time", o.max_seconds},
+          {"max_samples", o.max_samples},
+          {"seed", o.seed},
+          {"alpha", o.alpha},
+          {"margin", o.margin}};
 }
 
 void check(const RunOptions& o) {

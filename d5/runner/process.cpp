@@ -118,7 +118,8 @@ StartedProcess start_process(const ProcessStart& start) {
   fcntl(output.ours, F_SETFL, O_NONBLOCK);
 
   std::vector<std::string> command = start.command, environment = merged_environment(start);
-  Plan plan{pointers(command), pointers(environment), nullptr, 0, connection.theirs, output.theirs, failure.theirs, getpid()};
+  Plan plan{pointers(command), pointers(environment), nullptr,        0,
+            connection.theirs, output.theirs,         failure.theirs, getpid()};
   if (!start.cores.empty()) {
     int most = 0;
     for (int core : start.cores) most = std::max(most, core + 1);

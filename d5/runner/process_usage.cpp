@@ -50,7 +50,8 @@ size_t available_memory_bytes() {
   const std::string group = "/sys/fs/cgroup/";  // a container sees its own group at the root
   const size_t limit = number_in(group + "memory.max", unlimited);
   if (limit != unlimited) {
-    const size_t used = number_in(group + "memory.current", 0), cached = number_after(group + "memory.stat", "inactive_file", 0);
+    const size_t used = number_in(group + "memory.current", 0),
+                 cached = number_after(group + "memory.stat", "inactive_file", 0);
     const size_t taken = used > cached ? used - cached : 0;
     available = std::min(available, limit > taken ? limit - taken : 0);
   }

@@ -84,7 +84,8 @@ Outcome outcome_from_json(const Json& message) {
                   message.value("details", Json::object())};
   if (std::ranges::find(legal, outcome.status) == legal.end())
     fail_unknown("[protocol]", "status", outcome.status, legal);
-  if (!outcome.details.is_object()) throw Error("[protocol] 'details' is {}; an object is wanted", outcome.details.type_name());
+  if (!outcome.details.is_object())
+    throw Error("[protocol] 'details' is {}; an object is wanted", outcome.details.type_name());
   return outcome;
 }
 

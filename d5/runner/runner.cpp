@@ -13,7 +13,8 @@ namespace {
 // Keeps the time of the whole run, from which the rest is estimated.
 class Timekeeper {
  public:
-  Timekeeper(size_t groups, const std::function<void(const Progress&)>& progress) : groups_(groups), progress_(progress) {}
+  Timekeeper(size_t groups, const std::function<void(const Progress&)>& progress)
+      : groups_(groups), progress_(progress) {}
 
   void tell(const std::string& text, int launches_done, int launches_planned) {
     const double now = now_seconds(), here = now - group_begin_;
@@ -58,15 +59,17 @@ std::vector<std::vector<Json>> group_cases(const std::vector<Json>& cases) {
   return groups;
 }
 
-void run_cases(const std::vector<Json>& cases, const RunOptions& options, const std::function<void(const Record&)>& emit,
-               const std::function<void(const Progress&)>& progress, const std::atomic<bool>& interrupted) {
+void run_cases(const std::vector<Json>& cases, const RunOptions& options,
+               const std::function<void(const Record&)>& emit, const std::function<void(const Progress&)>& progress,
+               const std::atomic<bool>& interrupted) {
   check(options);
   const auto groups = group_cases(cases);
   GroupPlan plan;
   for (const auto& group : groups) plan.comparisons += static_cast<int>(group.size()) - 1;
   plan.launches = options.launches;
   if (plan.launches == 0)
-    plan.launches = std::max(6, static_cast<int>(sign_test_units(options.alpha, static_cast<size_t>(std::max(1, plan.comparisons)))));
+    plan.launches = std::max(
+        6, static_cast<int>(sign_test_units(options.alpha, static_cast<size_t>(std::max(1, plan.comparisons)))));
   plan.timer = calibrate_timer();
 
   Timekeeper time(groups.size(), progress);

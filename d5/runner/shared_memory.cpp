@@ -34,13 +34,16 @@ Tensor SharedFile::read(DType type, Shape shape) const {
   fstat(descriptor_, &state);
   const int64_t wanted = storage_bytes(type, shape.elements());
   if (state.st_size != wanted)
-    throw Error("[shared memory] {} bytes came for {}[{}], which has {}", state.st_size, name(type), to_string(shape), wanted);
+    throw Error("[shared memory] {} bytes came for {}[{}], which has {}", state.st_size, name(type), to_string(shape),
+                wanted);
   Tensor tensor(type, std::move(shape));
   auto* to = static_cast<char*>(tensor.data());
   for (size_t done = 0; done < tensor.bytes();) {
-    const ssize_t n = pread(descriptor_, to + done, std::min(block_bytes, tensor.bytes() - done), static_cast<off_t>(done));
+    const ssize_t n =
+        pread(descriptor_, to + done, std::min(block_bytes, tensor.bytes() - done), static_cast<off_t>(done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw Error("[shared memory] cannot read {}: {}", path_, n < 0 ? std::strerror(errno) : "it is cut off");
+    if (n <= 0)
+      throw Error("[shared memory] cannot read {}: {}", path_, n < 0 ? std::strerror(errno) : "it is cut off");
     done += static_cast<size_t>(n);
   }
   return tensor;
@@ -56,11 +59,14 @@ void write_shared(const std::string& path, const Tensor& tensor) {
   int reason = 0;
   for (size_t done = 0; done < host.bytes() && reason == 0;) {
     const ssize_t n = write(file, from + done, std::min(block_bytes, host.bytes() - done));
-    if (n >= 0) done += static_cast<size_t>(n);
-    else if (errno != EINTR) reason = errno;
+    if (n >= 0)
+      done += static_cast<size_t>(n);
+    else if (errno != EINTR)
+      reason = errno;
   }
   close(file);
-  if (reason != 0) throw Error("[shared memory] cannot write {} bytes to {}: {}", host.bytes(), path, std::strerror(reason));
+  if (reason != 0)
+    throw Error("[shared memory] cannot write {} bytes to {}: {}", host.bytes(), path, std::strerror(reason));
 }
 
 }  // namespace d5

@@ -11,7 +11,9 @@
 #include <memory>
 #include <new>
 
+#include "d5/backends/backend.hpp"
 #include "d5/bench/progress.hpp"
+#include "d5/measure/disk_footprint.hpp"
 #include "d5/runner/protocol.hpp"
 #include "d5/runner/shared_memory.hpp"
 
@@ -26,7 +28,11 @@ class Worker {
   ~Worker() { set_progress_listener({}); }
 
   void serve() {
-    lines_.send({{"say", "hello"}, {"protocol", protocol_version}, {"program", "d5"}, {"version", D5_VERSION}, {"pid", getpid()}});
+    lines_.send({{"say", "hello"},
+                 {"protocol", protocol_version},
+                 {"program", "d5"},
+                 {"version", D5_VERSION},
+                 {"pid", getpid()}});
     while (const auto request = next_request()) {
       const std::string what = request->value("do", "");
       if (what == "close") return;
@@ -43,7 +49,8 @@ class Worker {
       if (what == "run") return run(request);
       if (what == "finish") return finish(request);
       if (what == "fetch") return fetch(request);
-      static const std::vector<std::string> legal{"prepare", "run", "finish", "fetch", "cancel", "close"};
+      if (what == "describe") return describe(request);
+      static const std::vector<std::string> legal{"prepare", "run", "finish", "fetch", "describe", "cancel", "close"};
       fail_unknown("[worker]", "request", what, legal);
     } catch (const std::bad_alloc&) {
       return {{"say", "error"}, {"what", "[worker] out of memory"}};
@@ -83,6 +90,17 @@ class Worker {
     return {{"say", "fetched"}, {"dtype", name(tensor.dtype())}, {"shape", tensor.shape().sizes()}};
   }
 
+  // Opened first: the footprint of a loaded module includes the libraries it needs.
+  static Json describe(const Json& request) {
+    const std::string backend = request.at("backend").get<std::string>();
+    Json message = {{"say", "described"}, {"facts", Json::object()}};
+    const auto opened = open_backend(backend);
+    for (const auto& [name, value] : opened->facts()) message["facts"][name] = value;
+    for (const BackendStatus& status : backend_statuses())
+      if (status.name == backend && !status.module.empty()) message["disk_footprint"] = disk_footprint(status.module);
+    return message;
+  }
+
   Session& session(const Json& request) {
     const auto found = sessions_.find(request.value("id", 0));
     if (found == sessions_.end()) throw Error("[worker] case {} is not prepared", request.value("id", 0));
@@ -120,7 +138,8 @@ int worker_main() {
   const char* text = std::getenv(worker_descriptor_variable);
   const int descriptor = text ? std::atoi(text) : 0;
   if (descriptor < 3) {
-    std::fprintf(stderr, "[worker] %s names no descriptor: a worker is started by d5, not by hand\n", worker_descriptor_variable);
+    std::fprintf(stderr, "[worker] %s names no descriptor: a worker is started by d5, not by hand\n",
+                 worker_descriptor_variable);
     return 2;
   }
   try {

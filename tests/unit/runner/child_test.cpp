@@ -27,7 +27,9 @@ ChildSettings settings(std::vector<std::string> command = {"/proc/self/exe", "wo
 Json prepare(const Json& fields, int id = 0) {
   return {{"do", "prepare"}, {"id", id}, {"case", fields}, {"depth", "measure"}};
 }
-Json run(int64_t samples, int id = 0) { return {{"do", "run"}, {"id", id}, {"samples", samples}, {"batch", 1}, {"rewarm", 1}}; }
+Json run(int64_t samples, int id = 0) {
+  return {{"do", "run"}, {"id", id}, {"samples", samples}, {"batch", 1}, {"rewarm", 1}};
+}
 
 ChildLost lost(Child& child, const Json& request) {
   try {
@@ -125,9 +127,10 @@ TEST(Child, EnvironmentAndAffinityAreSetBeforeExec) {
 }
 
 TEST(Child, DeathsAreNamed) {
-  const std::vector<std::pair<std::string, std::string>> cases{
-      {"segfault", "killed by SIGSEGV (Segmentation fault)"}, {"exit", "exited with status 0"},
-      {"status", "exited with status 7"}, {"garbage", "no JSON object: this is no JSON"}};
+  const std::vector<std::pair<std::string, std::string>> cases{{"segfault", "killed by SIGSEGV (Segmentation fault)"},
+                                                               {"exit", "exited with status 0"},
+                                                               {"status", "exited with status 7"},
+                                                               {"garbage", "no JSON object: this is no JSON"}};
   for (const auto& [does, words] : cases) {
     Child child(settings());
     EXPECT_THAT(lost(child, prepare(fake_case("a", does, "prepare"))).what(), HasSubstr(words));
@@ -155,7 +158,8 @@ TEST(Child, MemoryEndsAtTheLimit) {
   ChildSettings s = settings();
   s.limits.memory_bytes = 200'000'000;
   Child child(s);
-  EXPECT_THAT(lost(child, prepare(fake_case("a", "allocate", "prepare"))).what(), HasSubstr("outgrew its memory limit of 0.2 GiB"));
+  EXPECT_THAT(lost(child, prepare(fake_case("a", "allocate", "prepare"))).what(),
+              HasSubstr("outgrew its memory limit of 0.2 GiB"));
 }
 
 TEST(Child, PrintingDoesNotBlockOrBreakIt) {

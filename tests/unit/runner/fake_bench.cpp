@@ -45,7 +45,10 @@ void misbehave(const std::string& does) {
   if (does == "throw") throw Error("[fake] did not like the case");
   if (does == "exhaust") throw std::bad_alloc();
   if (does == "busy")
-    std::thread([] { for (volatile int i = 0;; i = i + 1) {} }).detach();
+    std::thread([] {
+      for (volatile int i = 0;; i = i + 1) {
+      }
+    }).detach();
 }
 
 class FakeSession final : public Session {
@@ -56,7 +59,8 @@ class FakeSession final : public Session {
     report_progress("half way", 0.5);
     act("prepare");
     Outcome outcome;
-    outcome.details = {{"threads", threads()}, {"depth", name(depth)}, {"memory_bytes", fields_.value("memory_bytes", 1000.0)}};
+    outcome.details = {
+        {"threads", threads()}, {"depth", name(depth)}, {"memory_bytes", fields_.value("memory_bytes", 1000.0)}};
     outcome.details["pid"] = getpid();
     outcome.details["cap"] = std::getenv("ONEDNN_MAX_CPU_ISA") ? std::getenv("ONEDNN_MAX_CPU_ISA") : "";
     outcome.details["variable"] = std::getenv("D5_FAKE") ? std::getenv("D5_FAKE") : "";
@@ -75,7 +79,8 @@ class FakeSession final : public Session {
       result.start.push_back(now_seconds());
       // 1 % of spread around the true time, none of it slept: the runner believes what it is told.
       const double noise = fields_.value("noise", 0.01);
-      result.seconds.push_back(fields_.value("iteration_s", 1e-4) * (1 + noise * (std::rand() / (RAND_MAX + 1.0) - 0.5)));
+      result.seconds.push_back(fields_.value("iteration_s", 1e-4) *
+                               (1 + noise * (std::rand() / (RAND_MAX + 1.0) - 0.5)));
     }
     result.probe = {{"rewarm", slice.rewarm}, {"pid", getpid()}};
     return result;
@@ -119,7 +124,9 @@ class FakeBench final : public Bench {
     record.group = result.group;
     record.stopped = result.stopped;
     record.warnings = result.warnings;
-    record.details = {{"prepared", result.prepared}, {"finished", result.finished}, {"probes", result.probes},
+    record.details = {{"prepared", result.prepared},
+                      {"finished", result.finished},
+                      {"probes", result.probes},
                       {"comparisons", result.comparisons}};
     return record;
   }
