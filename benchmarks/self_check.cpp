@@ -45,6 +45,7 @@ class SlowedKernel final : public Kernel {
   }
   std::string implementation() const override { return kernel_->implementation() + ", slowed"; }
   size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
+  size_t scratch_bytes() const override { return kernel_->scratch_bytes(); }
 
  private:
   std::unique_ptr<Kernel> kernel_;

@@ -367,6 +367,7 @@ class OpBench final : public Bench {
     if (!result.prepared.empty()) record.details = result.prepared.front();
     record.details.erase("warmup_s");
     if (!result.finished.empty()) record.details["after"] = result.finished.back();
+    record.details["unremarkable"] = unremarkable_fields(result.fields);
     const bool has_speed =
         (result.status == "passed" || result.status == "mistrusted") && !result.samples.time_s.empty();
     if (has_speed) {
@@ -396,10 +397,10 @@ class OpBench final : public Bench {
 
   std::string rerun(const Json& fields) const override {
     std::string command = "d5 op " + fields.at("operator").get<std::string>();
-    const Json defaults = complete({{"operator", fields.at("operator")}});
+    const std::vector<std::string> defaults = default_fields(fields);
     for (const auto& [name, value] : fields.items()) {
-      if (name == "kind" || name == "operator" || (name != "backend" && defaults.value(name, Json()) == value))
-        continue;
+      const bool is_default = std::ranges::find(defaults, name) != defaults.end();
+      if (name == "kind" || name == "operator" || (is_default && name != "backend")) continue;
       std::string option = name, text = value.is_string() ? value.get<std::string>() : value.dump();
       std::ranges::replace(option, '_', '-');
       command += fmt::format(" --{} {}", option, text.empty() ? "''" : text);
@@ -410,6 +411,25 @@ class OpBench final : public Bench {
   std::vector<std::string> compared_fields() const override { return {"backend", "device", "kernel"}; }
 
  private:
+  // Fields at their default that a table need not repeat. Sizes, arithmetic and layout are always shown.
+  std::vector<std::string> unremarkable_fields(const Json& fields) const {
+    std::vector<std::string> names;
+    for (const std::string& name : default_fields(fields))
+      if (std::ranges::any_of(common_fields(), [&](const Field& f) { return f.name == name; }) && name != "backend" &&
+          name != "math" && name != "layout")
+        names.push_back(name);
+    return names;
+  }
+
+  // Names of the fields that nobody had to give.
+  std::vector<std::string> default_fields(const Json& fields) const {
+    const Json defaults = complete({{"operator", fields.at("operator")}});
+    std::vector<std::string> names;
+    for (const auto& [name, value] : fields.items())
+      if (defaults.contains(name) && defaults[name] == value) names.push_back(name);
+    return names;
+  }
+
   static void check_backend(const Json& backend) {
     std::vector<std::string> names;
     for (const BackendStatus& status : backend_statuses()) names.push_back(status.name);

@@ -91,7 +91,8 @@ void print(const Json& report) {
     std::cout << fmt::format("  {:<12} {:<4} {}\n", row["name"].get<std::string>(),
                              row["available"].get<bool>() ? "on" : "off",
                              row.value("error", row["reason"].get<std::string>()));
-    for (const auto& [name, value] : row.value("facts", Json::object()).items())
+    const Json facts = row.value("facts", Json::object());
+    for (const auto& [name, value] : facts.items())
       std::cout << fmt::format("  {:<17} {}: {}\n", "", name, value.get<std::string>());
     if (row.contains("disk_footprint") && row["disk_footprint"].contains("total_bytes"))
       std::cout << fmt::format("  {:<17} on disk: {}\n", "",

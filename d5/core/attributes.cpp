@@ -102,7 +102,7 @@ nlohmann::json to_json(const Attributes& attributes) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [name, value] : attributes.values())
     std::visit(
-        [&](const auto& v) {
+        [&json, &name = name](const auto& v) {
           if constexpr (
               requires { nlohmann::json(v); } && !requires { *v; })
             json[name] = v;

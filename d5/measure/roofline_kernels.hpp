@@ -18,7 +18,7 @@ struct PeakKernel {
   double flops_per_iteration;
   void (*run)(int64_t iterations);
 };
-const std::vector<PeakKernel>& usable_peak_kernels();
+const std::vector<PeakKernel>& usable_peak_kernels();  // of one type, wider ones later
 
 // `passes` walks over `floats` elements per array (a multiple of 64, 64-byte aligned). Bytes count each array once per
 // pass: read 1, copy 2, triad 3. "stream" is a copy whose stores pass the caches by: from memory the fastest of all.

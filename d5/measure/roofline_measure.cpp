@@ -11,7 +11,7 @@
 namespace d5 {
 namespace {
 
-constexpr double smallest_set = 16 << 10;
+constexpr double smallest_set = 16 << 10, window_bytes = 8 << 20;
 
 // The best of several short runs: a peak is what the machine can do, everything that disturbs makes it slower.
 double best_peak(const PeakKernel& kernel, int threads, double budget_seconds) {
@@ -24,15 +24,37 @@ double best_peak(const PeakKernel& kernel, int threads, double budget_seconds) {
   return best;
 }
 
-double best_stream(StreamBuffers& buffers, const StreamKernel& kernel, double bytes, double budget_seconds) {
-  const double first = buffers.rate(kernel, bytes, 1);  // brings the set into the caches
+// Walks over a cached set that take about `seconds`; the first bring it into the caches.
+int64_t passes_for(StreamBuffers& buffers, const StreamKernel& kernel, double bytes, double seconds) {
+  int64_t passes = 1;
+  for (int i = 0; i < 2; ++i)
+    passes = static_cast<int64_t>(std::clamp(seconds * buffers.rate(kernel, bytes, passes) / bytes, 1.0, 1e6));
+  return passes;
+}
+
+// Sets larger than the caches are sampled: a short run is more likely to be left in peace than a long one.
+double best_stream(StreamBuffers& buffers, const StreamKernel& kernel, double bytes, bool cached,
+                   double budget_seconds) {
   const double end = now_seconds() + budget_seconds;
-  const auto passes = static_cast<int64_t>(std::clamp(3e-4 * first / bytes, 1.0, 1e6));
+  const int64_t passes = cached ? passes_for(buffers, kernel, bytes, 3e-4) : 1;
   double best = 0;
   do {
-    best = std::max(best, buffers.rate(kernel, bytes, passes));
+    best =
+        std::max(best, cached ? buffers.rate(kernel, bytes, passes) : buffers.window_rate(kernel, bytes, window_bytes));
   } while (now_seconds() < end);
   return best;
+}
+
+// The widest loop of a type; floats stored narrower that have none are computed in f32. Chosen by the list, not by a
+// trial: a disturbed trial would choose wrongly for good.
+const PeakKernel* widest_kernel(DType type) {
+  const auto& kernels = usable_peak_kernels();
+  for (const DType wanted : {type, DType::f32}) {
+    const auto found = std::find_if(kernels.rbegin(), kernels.rend(), [&](auto& k) { return k.dtype == wanted; });
+    if (found != kernels.rend()) return &*found;
+    if (!is_float(type) || bits(type) > 32) break;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -48,7 +70,8 @@ Roofline measure_roofline(int threads, double budget_seconds) {
     peak = std::max(peak, best_peak(kernel, threads, peak_seconds));
   }
 
-  const double largest_set = 4.0 * static_cast<double>(last_level_bytes(threads));
+  const auto last_level = static_cast<double>(last_level_bytes(threads));
+  const double largest_set = 4 * last_level;
   StreamBuffers buffers(threads, largest_set);
   const auto streams = usable_stream_kernels();
   const double sizes = std::ceil(std::log2(largest_set / smallest_set)) + 1;
@@ -57,7 +80,7 @@ Roofline measure_roofline(int threads, double budget_seconds) {
     // The best mix of reads and writes: a case with another one must not beat its bound.
     double rate = 0;
     for (const StreamKernel& stream : streams)
-      rate = std::max(rate, best_stream(buffers, stream, size, stream_seconds));
+      rate = std::max(rate, best_stream(buffers, stream, size, size <= last_level, stream_seconds));
     roofline.bandwidth.emplace_back(size, rate);
     if (size >= largest_set) break;
   }
@@ -68,67 +91,43 @@ Roofline measure_roofline(int threads, double budget_seconds) {
 }
 
 struct Probe::State {
-  struct Peak {
-    const PeakKernel* kernel;
-    int64_t iterations;
-  };
-  explicit State(int n) : threads(n) {}
-  int threads;
-  std::map<DType, Peak> peaks;
-  std::map<double, const StreamKernel*> streams;  // the best one by working set
+  int threads = 1;
+  std::map<DType, int64_t> iterations;
   std::unique_ptr<StreamBuffers> buffers;
-
-  const Peak* peak(DType type) {
-    if (const auto known = peaks.find(type); known != peaks.end()) return &known->second;
-    double best = 0;
-    for (const PeakKernel& kernel : usable_peak_kernels()) {
-      const bool widened = kernel.dtype == DType::f32 && is_float(type) && bits(type) < 32;
-      if (kernel.dtype != type && !widened) continue;
-      const int64_t iterations = iterations_for(kernel, 5e-4);
-      const double rate = best_peak(kernel, threads, 2e-3);
-      if (rate > best) best = rate, peaks[type] = {&kernel, iterations};
-    }
-    return best > 0 ? &peaks[type] : nullptr;
-  }
-
-  double stream(const StreamKernel& kernel, double bytes) {
-    constexpr double window = 8 << 20;
-    const bool cached = bytes <= static_cast<double>(last_level_bytes(threads));
-    const double first = cached ? buffers->rate(kernel, bytes, 1) : buffers->window_rate(kernel, bytes, window);
-    const auto passes = static_cast<int64_t>(std::clamp(5e-4 * first / bytes, 1.0, 1e6));
-    const double end = now_seconds() + 1.5e-3;
-    double best = 0;
-    do {
-      best =
-          std::max(best, cached ? buffers->rate(kernel, bytes, passes) : buffers->window_rate(kernel, bytes, window));
-    } while (now_seconds() < end);
-    return best;
-  }
 };
 
-Probe::Probe(int threads) : state_(std::make_unique<State>(threads)) {}
+Probe::Probe(int threads) : state_(std::make_unique<State>()) { state_->threads = threads; }
 Probe::~Probe() = default;
 
 double Probe::peak_flops(DType type) {
+  const PeakKernel* kernel = widest_kernel(type);
+  if (!kernel) return 0;
   const ThreadsFor scope(state_->threads);
-  const State::Peak* peak = state_->peak(type);
+  int64_t& iterations = state_->iterations[type];
+  if (iterations == 0) iterations = iterations_for(*kernel, 5e-4);
   double best = 0;
-  for (int i = 0; peak && i < 5; ++i)
-    best = std::max(best, peak_rate(*peak->kernel, state_->threads, peak->iterations));
+  for (int i = 0; i < 5; ++i) best = std::max(best, peak_rate(*kernel, state_->threads, iterations));
   return best;
 }
 
 double Probe::bandwidth(double working_set_bytes) {
   const ThreadsFor scope(state_->threads);
-  const double largest_set = 4.0 * static_cast<double>(last_level_bytes(state_->threads));
-  const double bytes = std::clamp(working_set_bytes, smallest_set, largest_set);
+  const auto last_level = static_cast<double>(last_level_bytes(state_->threads));
+  const double bytes = std::clamp(working_set_bytes, smallest_set, 4 * last_level);
   if (!state_->buffers || state_->buffers->working_set_bytes() < bytes)
     state_->buffers = std::make_unique<StreamBuffers>(state_->threads, bytes);
-  const StreamKernel*& chosen = state_->streams[bytes];
-  if (chosen) return state_->stream(*chosen, bytes);
+  StreamBuffers& buffers = *state_->buffers;
+  const auto kernels = usable_stream_kernels();
   double best = 0;
-  for (const StreamKernel& kernel : usable_stream_kernels())
-    if (const double rate = state_->stream(kernel, bytes); rate > best) best = rate, chosen = &kernel;
+  if (bytes > last_level) {
+    for (int round = 0; round < 2; ++round)
+      for (const StreamKernel& kernel : kernels)
+        best = std::max(best, buffers.window_rate(kernel, bytes, window_bytes));
+  } else {
+    const int64_t passes = passes_for(buffers, kernels.front(), bytes, 4e-4);
+    for (const StreamKernel& kernel : kernels)
+      if (kernel.name != "stream") best = std::max(best, buffers.rate(kernel, bytes, passes));  // it empties the caches
+  }
   return best;
 }
 

@@ -125,7 +125,7 @@ std::string compare_text(const RecordComparison& comparison, const CompareOption
       const Comparison& c = row.comparison;
       const int decimals = supported_decimals(c.ratio, c.interval);
       // The times are known about as well as their ratio.
-      const auto time = [&](double seconds) {
+      const auto time = [&c, scale = scale](double seconds) {
         std::optional<Interval> range;
         if (c.interval)
           range = {seconds * scale * c.interval->low / c.ratio, seconds * scale * c.interval->high / c.ratio};

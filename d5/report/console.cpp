@@ -200,6 +200,7 @@ void add_row(TextTable& table, const Layout& layout, const Row& row, Notes& note
   for (Cell& c : number_cells(layout, row)) cells.push_back(std::move(c));
   std::string remark = r.status == "passed" ? "" : status;
   if (!marks.empty()) remark += (remark.empty() ? "" : "  ") + marks;
+  while (!remark.empty() && !cells.empty() && cells.back().text.empty()) cells.pop_back();
   table.row(std::move(cells), {remark});
 }
 
@@ -216,9 +217,12 @@ std::string heading(const Block& block) {
   return result;
 }
 
+// What the level calls unremarkable (details.unremarkable: fields at their default) is left to the record.
 std::string constants_text(const Layout& layout, const Block& block) {
   std::vector<std::string> parts;
+  const nlohmann::json hidden = block.front().record->details.value("unremarkable", nlohmann::json::array());
   for (const std::string& name : layout.constants) {
+    if (std::find(hidden.begin(), hidden.end(), name) != hidden.end()) continue;
     const std::string text = field_text(block.front().record->fields, name);
     if (!text.empty()) parts.push_back(name + " " + text);
   }
@@ -243,12 +247,13 @@ std::string block_text(const Block& block, std::span<const Record> environments,
   find_fields(layout, block);
   find_metrics(layout, block);
   find_verdicts(layout, block);
+  const std::string machine = machine_of(block, environments, notes);
   TextTable table;
   add_columns(table, layout, block);
   for (const Row& row : block) add_row(table, layout, row, notes);
 
   std::string result = heading(block);
-  if (const std::string machine = machine_of(block, environments, notes); !machine.empty()) {
+  if (!machine.empty()) {
     const size_t used = display_width(result) + display_width(machine);
     result += used + 4 <= table.width() ? std::string(table.width() - used, ' ') : "\n";
     result += machine;

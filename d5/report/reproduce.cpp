@@ -79,7 +79,8 @@ Agreement agreement(const Record& original, const Record& repetition, const Verd
   if (has_times(original) && has_times(repetition)) {
     result.comparison = compare_unpaired(launch_medians(repetition), launch_medians(original), options.margin,
                                          options.alpha, comparisons);
-    time_agrees = result.comparison->verdict == Verdict::same || result.intervals_meet;
+    const Verdict verdict = result.comparison->verdict;
+    time_agrees = verdict == Verdict::same || (verdict == Verdict::unclear && result.intervals_meet);
   }
   result.agrees = result.case_differences.empty() && result.status_difference.empty() && time_agrees;
   return result;

@@ -15,7 +15,7 @@
 namespace d5 {
 
 struct Agreement {
-  bool agrees = false;                        // same case, same status, and the time is `same` or the intervals meet
+  bool agrees = false;  // same case and status; the time is `same`, or `unclear` with intervals that meet
   std::vector<std::string> case_differences;  // "m: 512, now 1024"
   std::string status_difference;              // "passed, now failed: reason"; empty: equal
   bool intervals_meet = false;                // the 95 % intervals of the two medians

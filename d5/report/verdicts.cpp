@@ -76,7 +76,9 @@ std::vector<double> launch_medians(const Record& record) {
 
 std::vector<std::optional<Standing>> verdicts(std::span<const Record> records, const VerdictOptions& options) {
   std::map<std::string, std::vector<size_t>> groups;
+  std::map<std::string, size_t> interleaved;  // also those that are not compared: they took their turns
   for (size_t i = 0; i < records.size(); ++i) {
+    interleaved[records[i].group] += !records[i].samples.time_s.empty();
     if (comparable(records[i])) groups[records[i].group].push_back(i);
   }
   size_t comparisons = 0;
@@ -88,7 +90,7 @@ std::vector<std::optional<Standing>> verdicts(std::span<const Record> records, c
     for (size_t i : members) {
       result[i] = Standing{base, {}};
       if (i != base) {
-        result[i]->comparison = compare(records[i], records[base], members.size(), options, comparisons);
+        result[i]->comparison = compare(records[i], records[base], interleaved[group], options, comparisons);
       }
     }
   }

@@ -63,7 +63,7 @@ void check(const RunOptions& o) {
   need(o.rounds >= 1 && o.rounds <= 10000, "rounds", o.rounds, "1 to 10000");
   need(o.slice_seconds > 0 && o.slice_seconds <= 3600, "slice", o.slice_seconds, "above 0, at most 3600 (seconds)");
   need(o.relative_width > 0 && o.relative_width < 1, "width", o.relative_width, "between 0 and 1");
-  need(o.max_seconds > 0, "max_time", o.max_seconds, "above 0 (seconds)");
+  need(o.max_seconds >= 0, "max_time", o.max_seconds, "0 (the first launches only) or more seconds");
   need(o.max_samples >= 1, "max_samples", static_cast<double>(o.max_samples), "1 or more");
   need(o.alpha > 0 && o.alpha < 1, "alpha", o.alpha, "between 0 and 1");
   need(o.margin > 0 && o.margin < 1, "margin", o.margin, "between 0 and 1");

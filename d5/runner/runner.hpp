@@ -22,7 +22,7 @@ struct RunOptions {
   double slice_seconds = 0.02;   // calibrated length of one slice
   double relative_width = 0.01;  // of the 95 % interval, either side
   double max_seconds = 30;       // a group: after the first look, no further launches beyond this
-  size_t max_samples = 100000;
+  size_t max_samples = 20000;
   uint64_t seed = 1;
   double alpha = 0.05, margin = 0.01;
   ChildLimits limits;

@@ -10,7 +10,6 @@ namespace {
 class OnednnBatchNormalization final : public OnednnKernel {
  protected:
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
-    if (setup.inputs[0].shape.rank() < 2) return "X needs a batch and a channel axis";
     if (setup.wants_gradient[3] || setup.wants_gradient[4])
       return "oneDNN has no gradient with respect to the given mean and variance";
     return {};
@@ -22,11 +21,12 @@ class OnednnBatchNormalization final : public OnednnKernel {
     const bool batch_statistics = a.flag("training_mode", false);
     const Shape& shape = setup.inputs[0].shape;
     const DType type = setup.inputs[0].dtype;
-    const Dims dims{shape[0], shape[1], 1, shape.elements(2, shape.rank())};
-    const Desc plain = row_major(type, dims), wide = row_major(DType::f32, {shape[1]});
+    const Index channels = shape.rank() > 1 ? shape[1] : 1;
+    const Dims dims{shape[0], channels, 1, shape.elements() / (shape[0] * channels)};
+    const Desc plain = row_major(type, dims), wide = row_major(DType::f32, {channels});
     const bool free = p.chooses_input(0) && p.chooses_output(0);
     const Desc fast = free ? channels_last(type, dims) : plain;
-    const auto channel = [&](size_t i) { return row_major(setup.inputs[i].dtype, {shape[1]}); };
+    const auto channel = [&](size_t i) { return row_major(setup.inputs[i].dtype, {channels}); };
 
     const auto epsilon = static_cast<float>(a.real("epsilon", 1e-5));
     const auto flags = Flags::use_scale | Flags::use_shift | (batch_statistics ? Flags::none : Flags::use_global_stats);

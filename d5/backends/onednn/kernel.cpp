@@ -6,6 +6,7 @@
 namespace d5::onednn {
 
 std::optional<std::string> OnednnKernel::why_not(const KernelSetup& setup) const {
+  if (auto reason = cannot(setup)) return reason;
   for (const auto* specs : {&setup.inputs, &setup.outputs})
     for (const TensorSpec& spec : *specs) {
       if (!spec.present) continue;
@@ -16,7 +17,6 @@ std::optional<std::string> OnednnKernel::why_not(const KernelSetup& setup) const
         return fmt::format("{} dimensions; oneDNN has at most {}", spec.shape.rank(), DNNL_MAX_NDIMS);
     }
   if (setup.options.math == Math::winograd && !knows_winograd()) return "only convolutions have a Winograd form";
-  if (auto reason = cannot(setup)) return reason;
   try {
     Program program(setup);
     guarded(setup.node.op, [&] { build(program, setup); });

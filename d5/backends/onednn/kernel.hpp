@@ -19,7 +19,7 @@ class OnednnKernel : public Kernel {
   size_t scratch_bytes() const final { return program_->scratch_bytes(); }
 
  protected:
-  // What the operator means but oneDNN does not have; f32 and bf16 without empty tensors are checked already.
+  // What the operator means but oneDNN does not have. Types and empty tensors are checked for all of them.
   virtual std::optional<std::string> cannot(const KernelSetup&) const { return {}; }
   virtual void build(Program&, const KernelSetup&) const = 0;
   virtual bool knows_winograd() const { return false; }

@@ -15,7 +15,9 @@ class OnednnMaxPool final : public OnednnKernel {
     const auto kernel = setup.node.attributes.integers("kernel_shape");
     const WindowDims w(Window(setup.node.attributes, spatial_sizes(shape), kernel, "[max_pool]"), shape.rank() - 2);
     const Dims dims_x = dims_of(shape), dims_y = dims_of(setup.outputs[0].shape);
-    const bool free = p.chooses_input(0) && p.chooses_output(0);
+    // Channels last, oneDNN adds bf16 gradients of overlapping windows in bf16; row-major it adds them in f32.
+    const bool adds = type != DType::f32 && setup.wants_gradient[0];
+    const bool free = p.chooses_input(0) && p.chooses_output(0) && !adds;
     const auto wanted = [&](const Dims& dims) { return free ? channels_last(type, dims) : row_major(type, dims); };
     const Desc plain_x = row_major(type, dims_x), plain_y = row_major(type, dims_y), x = wanted(dims_x),
                y = wanted(dims_y);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every backend on every case of every operator, against the operator's own loops: forward and backward, in the
 // layouts and element types that the backend says it has.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "d5/backends/backend.hpp"
@@ -15,6 +17,7 @@ namespace {
 struct Setting {
   std::string backend;
   std::string op;
+  friend void PrintTo(const Setting& s, std::ostream* out) { *out << s.backend << " " << s.op; }
 };
 
 bool is_on(const std::string& backend) {
@@ -70,7 +73,9 @@ class Conformance : public testing::TestWithParam<Setting> {
         reasons.insert(*reason);
         continue;
       }
-      ParameterSet parameters(dtype == DType::bf16 ? dtype : DType::f32);
+      // A set in bf16 would round the gradient of an f32 scale to bf16, too: that is the set's rule, not the kernel's.
+      const bool mixed = std::ranges::any_of(one.inputs, [&](const auto& input) { return input.spec.dtype != dtype; });
+      ParameterSet parameters(dtype == DType::bf16 && !mixed ? dtype : DType::f32);
       const auto executable = backend->compile(graph, parameters, options);
       const Problem problem = make_problem(op, one, {.pass = pass, .inputs = inputs, .full_flops = 3e6, .sample = 200});
       write_inputs(problem, *executable);
@@ -96,8 +101,12 @@ class Conformance : public testing::TestWithParam<Setting> {
 TEST_P(Conformance, FastLayoutsF32) {
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     const auto reasons = run(DType::f32, pass, LayoutChoice::fast, false, InputValues::uniform);
-    for (const std::string& reason : reasons) RecordProperty("cannot", reason);
-    if (!reasons.empty()) std::cout << GetParam().backend << " cannot:" << joined(reasons) << "\n";
+    // All of ONNX's meaning but one: where a maximum was in the whole of X.
+    if (GetParam().backend == "onednn" && GetParam().op == "MaxPool") {
+      EXPECT_THAT(joined(reasons), testing::HasSubstr("where a maximum was within its window"));
+    } else {
+      EXPECT_TRUE(reasons.empty()) << joined(reasons);
+    }
   }
   EXPECT_GT(ran_, 0);
 }

@@ -22,7 +22,9 @@ class PlantedKernel : public Kernel {
     outputs_ = setup.outputs;
     wants_gradient_ = setup.wants_gradient;
   }
-  void bind(int, const Buffers& buffers) override { buffers_ = buffers; }
+  void bind(int binding, const Buffers& buffers) override {
+    if (binding == 0) buffers_ = buffers;  // gradients are never added here
+  }
   void forward(int) override {
     Context c = context();
     make_operator(altered(node_))->forward(c);

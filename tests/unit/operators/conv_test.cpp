@@ -127,7 +127,7 @@ TEST(Conv, CostsAndRounding) {
 TEST(Conv, ParametersDescribeACase) {
   const OperatorEntry& entry = registered<operators>("Conv");
   const auto values = complete_values(
-      "Conv", entry, {{"size", "9x8x7"}, {"kernel", "3"}, {"pads", "0x1x2x3x4x5"}, {"c", 4}, {"groups", 2}});
+      "Conv", entry, {{"size", "9x8x7"}, {"filter", "3"}, {"pads", "0x1x2x3x4x5"}, {"c", 4}, {"groups", 2}});
   const OperatorCase one = entry.describe(values, DType::bf16);
   EXPECT_EQ(to_string(one.inputs[0].spec), "bf16[16x4x9x8x7]");
   EXPECT_EQ(to_string(one.inputs[1].spec), "bf16[64x2x3x3x3]");

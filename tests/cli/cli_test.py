@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The program's contract as a user meets it: exit status, stdout and stderr, records, bad input. Usage: cli_test.py D5"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+D5 = sys.argv.pop(1)
+QUICK = ["--launches", "1", "--rounds", "2", "--slice", "0.002", "--max-time", "0", "--quiet"]
+SMALL = ["--m", "8", "--n", "8", "--k", "8"]
+
+
+def d5(*arguments, timeout=120, **keywords):
+    return subprocess.run([D5, *arguments], capture_output=True, text=True, timeout=timeout, **keywords)
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def refused(self, result, *words, status=2):
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    # ---- what works
+    def test_version_is_quick(self):
+        times = []
+        for _ in range(15):
+            begin = time.perf_counter()
+            result = d5("--version")
+            times.append(time.perf_counter() - begin)
+        self.assertRegex(result.stdout, r"^d5 \d+\.\d+\.\d+\n$")
+        self.assertLessEqual(min(times), 0.030)
+
+    def test_help_names_every_option_of_an_operator(self):
+        text = d5("op", "Conv", "--help").stdout
+        for option in ["--filter", "--stride", "--groups", "--backend", "--launches", "--json", "--output"]:
+            self.assertIn(option, text)
+
+    def test_axes_expand_with_the_last_fastest(self):
+        result = d5("op", "Gemm", "--m", "512,1024", "--n", "128", "--k", "512", "--backend", "onednn,reference", "--pass",
+                    "forward,backward", "--threads", "1,2", "--mode", "list")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        cases = result.stdout.splitlines()
+        self.assertEqual(len(cases), 16)
+        self.assertIn("--backend onednn", cases[0])
+        self.assertIn("--backend reference", cases[1])
+        # Every printed command runs that very case.
+        again = d5(*cases[5].split()[1:], "--mode", "list")
+        self.assertEqual(again.stdout.strip(), cases[5])
+
+    def test_check_mode_prints_a_table_and_writes_records(self):
+        out = self.folder / "out"
+        result = d5("op", "Relu,Softmax", "--shape", "4x5", "--backend", "reference", "--mode", "check", "-o", str(out))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("Softmax f32 forward, 1 thread", result.stdout)
+        self.assertIn(str(out / "records.jsonl"), result.stderr)
+        self.assertNotIn("\033", result.stdout)
+        records = lines((out / "records.jsonl").read_text())
+        self.assertEqual([r["kind"] for r in records], ["environment", "op", "op"])
+
+    def test_json_is_one_record_a_line_and_nothing_else(self):
+        result = d5("op", "Gemm", *SMALL, "--backend", "reference", *QUICK, "--json", "-o", str(self.folder / "out"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "")
+        environment, record = lines(result.stdout)
+        self.assertEqual(record["environment"], environment["environment"])
+        self.assertEqual(record["status"], "passed")
+        self.assertEqual(record["schema"], "d5-record/1")
+        for name in ["time", "gflops", "error_linf"]:
+            self.assertIn(name, record["metrics"])
+        self.assertEqual(len(record["samples"]["time_s"]), len(record["samples"]["launch"]))
+        self.assertIn(record["stopped"], ["converged", "max_time", "max_samples"])
+        self.assertIn("environment", record)
+        self.assertTrue(record["rerun"].startswith("d5 op Gemm"))
+
+    def test_lists(self):
+        backends = lines(d5("list", "backends", "--json").stdout)
+        self.assertEqual(next(b for b in backends if b["name"] == "reference")["available"], True)
+        self.assertTrue(all({"name", "available", "reason"} <= set(b) for b in backends))
+        operators = [o["name"] for o in lines(d5("list", "operators", "--json").stdout)]
+        self.assertTrue({"Gemm", "MatMul", "Conv", "Relu", "Add", "MaxPool", "Softmax", "BatchNormalization"} <= set(operators))
+
+    def test_completion_scripts_are_valid_shell(self):
+        script = d5("completion", "bash").stdout
+        self.assertEqual(subprocess.run(["bash", "-n"], input=script, text=True).returncode, 0)
+        answer = subprocess.run(
+            ["bash", "-c", script + 'COMP_WORDS=(d5 op Gemm --back); COMP_CWORD=3; _d5; echo "${COMPREPLY[@]}"'],
+            capture_output=True, text=True)
+        self.assertIn("--backend", answer.stdout)
+        self.assertIn("complete -c d5", d5("completion", "fish").stdout)
+
+    def test_doctor_tells_the_machine_the_roofline_and_each_backend(self):
+        report = json.loads(d5("doctor", "--json", timeout=300).stdout)
+        self.assertGreater(report["roofline"][0]["peak_flops"]["f32"], 1e9)
+        self.assertIn("reference", [b["name"] for b in report["backends"]])
+        self.assertIsInstance(report["traps"], list)
+
+    # ---- files: compare, run again, csv
+    def measured(self, name, *more):
+        out = self.folder / name
+        result = d5("op", "Gemm", *SMALL, "--backend", "reference", "--launches", "6", "--rounds", "2", "--slice", "0.001", "--max-time", "0",
+                    "--quiet", "-o", str(out), *more)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return out
+
+    def test_compare_run_again_and_csv(self):
+        first = self.measured("a", "--csv", str(self.folder / "a.csv"))
+        self.assertIn("time_median", (self.folder / "a.csv").read_text().splitlines()[0])
+        second = self.folder / "b"
+        second.mkdir()
+        # The second file is the first, with every time doubled: the gate must see it.
+        slow = []
+        for record in lines((first / "records.jsonl").read_text()):
+            if record["kind"] == "op":
+                record["samples"]["time_s"] = [2 * t for t in record["samples"]["time_s"]]
+            slow.append(json.dumps(record))
+        (second / "records.jsonl").write_text("\n".join(slow) + "\n")
+        result = d5("compare", str(first), str(second), "--fail-on", "slower")
+        self.assertEqual(result.returncode, 3, result.stdout + result.stderr)
+        self.assertIn("slower", result.stdout)
+        self.assertEqual(d5("compare", str(first), str(second)).returncode, 0)
+        self.assertEqual(d5("compare", str(first), str(first), "--fail-on", "slower").returncode, 0)
+        again = d5("run", str(second), "--launches", "6", "--rounds", "2", "--slice", "0.001", "--max-time", "0", "--quiet", "-o",
+                   str(self.folder / "c"))
+        self.assertEqual(again.returncode, 3, again.stdout + again.stderr)  # twice as fast as the record claims
+
+    def test_a_truncated_records_file_is_named_with_its_line_and_the_rest_used(self):
+        first = self.measured("a")
+        file = first / "records.jsonl"
+        text = file.read_text()
+        file.write_text(text + text.splitlines()[1][:100])
+        result = d5("compare", str(first), str(first))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("records.jsonl:3", result.stderr)
+        self.assertIn("same", result.stdout)
+
+    # ---- recipes
+    def test_a_recipe_runs_and_mutable_values_can_be_set(self):
+        recipe = self.write("r.toml", 'name = "r"\nlevel = 0\n[fixed]\noperator = "Relu"\n[mutable]\nshape = "4x4"\n'
+                                      '[measure]\nlaunches = 1\nmax_time = 0.0\n')
+        result = d5("run", recipe, "--set", "shape=2x2,3x3", "--mode", "list")
+        self.assertEqual(len(result.stdout.splitlines()), 2, result.stderr)
+        self.refused(d5("run", recipe, "--set", "operator=Add", "--mode", "list"), "operator", "fixed")
+
+    def test_accept_refuses_with_3(self):
+        recipe = self.write("r.toml", 'name = "r"\nlevel = 0\n[fixed]\noperator = "Gemm"\nm = 8\nn = 8\nk = 8\n'
+                                      '[measure]\nlaunches = 6\nrounds = 2\nslice = 0.001\nmax_time = 0.0\n[accept]\ngflops = ">= 1e9"\n')
+        self.refused(d5("run", recipe, "--quiet", "-o", str(self.folder / "o")), "gflops", status=3)
+
+    def test_broken_recipes_name_file_line_and_column(self):
+        self.refused(d5("run", self.write("a.toml", 'name = "a"\nlevel = 0\n[fixd]\nm = 1\n')), "a.toml:3", "fixed")
+        self.refused(d5("run", self.write("b.toml", 'name = "b"\nlevel = 0\n[fixed]\noperator = "Gem"\n')), "b.toml:4", "Gemm")
+        self.refused(d5("run", self.write("c.toml", 'name = "c\n')), "c.toml:1")
+        self.refused(d5("run", str(self.folder / "none.toml")), "none.toml")
+
+    # ---- bad input
+    def test_unknown_names_suggest_the_nearest(self):
+        self.refused(d5("op", "Gem"), "did you mean 'Gemm'")
+        self.refused(d5("op", "Gemm", "--backend", "onedn"), "onednn")
+        self.refused(d5("op", "Gemm", "--bakend", "onednn"), "--backend")
+        self.refused(d5("op", "Gemm", "--dtype", "f33"), "f32")
+        self.refused(d5("op", "Gemm", "--pass", "forwards"), "forward")
+        self.refused(d5("lst"), "list")
+        self.refused(d5("list", "backend"), "backends")
+        self.refused(d5("op", "Gemm", "--mode", "chek"), "check")
+        self.refused(d5("op", "Gemm", "--m", "many"), "many")
+        self.refused(d5("op", "Gemm", "--threads", "0"), "threads", "0")
+
+    def error_record(self, *arguments):
+        result = d5("op", *arguments, "--mode", "check", "--json", "--quiet", "-o", str(self.folder / f"o{time.monotonic_ns()}"))
+        record = lines(result.stdout)[-1]
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        self.assertIn(record["status"], ["error", "failed"])
+        return record["reason"]
+
+    def test_impossible_and_overflowing_shapes_and_memory(self):
+        self.assertIn("filter", self.error_record("Conv", "--size", "4x4", "--filter", "9x9").replace("kernel", "filter"))
+        self.assertIn("elements", self.error_record("Gemm", "--m", "4000000000", "--n", "4000000000", "--k", "4000000000"))
+        self.assertIn("out of memory", self.error_record("Relu", "--shape", "1000000x1000000"))
+        self.assertIn("-3", self.error_record("Gemm", "--m", "-3"))
+
+    def test_nan_inputs_are_followed_not_hidden(self):
+        result = d5("op", "Gemm", *SMALL, "--inputs", "nan", "--backend", "reference", "--mode", "check", "--json", "--quiet", "-o",
+                    str(self.folder / "o"))
+        self.assertEqual(lines(result.stdout)[-1]["status"], "passed", result.stdout)
+
+    def test_an_unwritable_folder_and_a_full_disk(self):
+        self.write("file", "")
+        self.refused(d5("op", "Gemm", *SMALL, "--mode", "check", "-o", str(self.folder / "file" / "x")), str(self.folder))
+        (self.folder / "full").mkdir()
+        os.symlink("/dev/full", self.folder / "full" / "records.jsonl")
+        self.refused(d5("op", "Gemm", *SMALL, "--mode", "check", "-o", str(self.folder / "full")), "records.jsonl", "No space", status=1)
+
+    def interrupted(self, number):
+        out = self.folder / f"i{number}"
+        process = subprocess.Popen([D5, "op", "Gemm", "--m", "8,16,24,32,40", "--n", "8", "--k", "8", "--backend", "reference", "--launches", "12",
+                                    "--slice", "0.01", "--max-time", "0", "-o", str(out)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            file = out / "records.jsonl"
+            if file.exists() and len(file.read_text().splitlines()) >= 2:
+                break
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, stderr)
+        records = lines((out / "records.jsonl").read_text())
+        self.assertGreaterEqual(len(records), 2)
+        self.assertLess(len(records), 6)
+        left = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout
+        self.assertEqual(left, "")
+
+    def test_control_c_and_sigterm_leave_whole_records(self):
+        self.interrupted(signal.SIGINT)
+        self.interrupted(signal.SIGTERM)
+
+    def test_records_are_whole_after_sigkill(self):
+        out = self.folder / "k"
+        process = subprocess.Popen([D5, "op", "Gemm", "--m", "8,16,24", "--n", "8", "--k", "8", "--backend", "reference", "--slice", "0.01", "--max-time", "0",
+                                    "--quiet", "-o", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:
+            if (out / "records.jsonl").exists() and len((out / "records.jsonl").read_text().splitlines()) >= 2:
+                break
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        text = (out / "records.jsonl").read_text()
+        self.assertTrue(text.endswith("\n"))
+        lines(text)
+
+    def test_a_group_compares_with_the_first(self):
+        if not next((b["available"] for b in lines(d5("list", "backends", "--json").stdout) if b["name"] == "onednn"), False):
+            self.skipTest("onednn is off in this build")
+        result = d5("op", "Gemm", "--m", "96", "--n", "96", "--k", "96", "--backend", "onednn,reference", "--slice", "0.002", "--max-time", "0", "--quiet",
+                    "-o", str(self.folder / "o"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, re.compile(r"reference .*x slower \("))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

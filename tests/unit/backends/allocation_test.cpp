@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steady state allocates nothing: every allocation of the process goes through this file, which notes who asked.
+// oneDNN itself builds a small table of arguments in each call (as it does for a direct caller); that is counted apart.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <new>
+
+#include "d5/backends/backend.hpp"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define D5_COUNTS_ALLOCATIONS 0
+#else
+#define D5_COUNTS_ALLOCATIONS 1
+#endif
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<size_t> count{0};
+std::array<std::atomic<const void*>, 4096> callers{};
+
+void note(const void* caller) {
+  if (!counting) return;
+  const size_t i = count++;
+  if (i < callers.size()) callers[i] = caller;
+}
+
+}  // namespace
+
+#if D5_COUNTS_ALLOCATIONS
+#define D5_EXPORT __attribute__((visibility("default"), noinline))
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+D5_EXPORT void* malloc(size_t bytes) {
+  note(__builtin_return_address(0));
+  return __libc_malloc(bytes);
+}
+D5_EXPORT void* calloc(size_t n, size_t bytes) {
+  note(__builtin_return_address(0));
+  return __libc_calloc(n, bytes);
+}
+D5_EXPORT void* realloc(void* old, size_t bytes) {
+  note(__builtin_return_address(0));
+  return __libc_realloc(old, bytes);
+}
+D5_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
+  note(__builtin_return_address(0));
+  return __libc_memalign(alignment, bytes);
+}
+D5_EXPORT int posix_memalign(void** result, size_t alignment, size_t bytes) {
+  note(__builtin_return_address(0));
+  *result = __libc_memalign(alignment, bytes);
+  return *result ? 0 : ENOMEM;
+}
+}
+// The library's operator new would hide who called it.
+D5_EXPORT void* operator new(size_t bytes) {
+  note(__builtin_return_address(0));
+  if (void* p = __libc_malloc(bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+D5_EXPORT void* operator new(size_t bytes, std::align_val_t alignment) {
+  note(__builtin_return_address(0));
+  if (void* p = __libc_memalign(static_cast<size_t>(alignment), bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+D5_EXPORT void operator delete(void* p) noexcept { std::free(p); }
+D5_EXPORT void operator delete(void* p, size_t) noexcept { std::free(p); }
+D5_EXPORT void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+D5_EXPORT void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+#endif
+
+namespace d5 {
+namespace {
+
+struct Counted {
+  size_t ours = 0, library = 0;
+  std::string who;  // the first of ours
+};
+
+template <class F>
+Counted count_allocations(F&& f) {
+  count = 0;
+  counting = true;
+  f();
+  counting = false;
+  Counted result;
+  for (size_t i = 0; i < std::min(count.load(), callers.size()); ++i) {
+    Dl_info info{};
+    const std::string module = dladdr(callers[i], &info) && info.dli_fname ? info.dli_fname : "?";
+    if (module.find("libdnnl") != std::string::npos || module.find("libgomp") != std::string::npos) {
+      ++result.library;
+    } else {
+      if (result.ours++ == 0) result.who = module + " " + (info.dli_sname ? info.dli_sname : "");
+    }
+  }
+  return result;
+}
+
+bool is_on(const std::string& backend) {
+  for (const BackendStatus& status : backend_statuses())
+    if (status.name == backend) return status.available;
+  return false;
+}
+
+class Allocations : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!D5_COUNTS_ALLOCATIONS) GTEST_SKIP() << "the sanitizer owns malloc";
+    if (!is_on("onednn")) GTEST_SKIP() << "onednn is off";
+  }
+};
+
+TEST_P(Allocations, TheSteadyStateAllocatesNothingAndBuffersStay) {
+  const std::string op = GetParam();
+  const OperatorEntry& entry = registered<operators>(op);
+  const auto backend = open_backend("onednn");
+  for (const bool time_reorders : {false, true}) {
+    const OperatorCase one = entry.describe(complete_values(op, entry, entry.cases.front()), DType::f32);
+    const Graph graph = single_node_graph(op, one);
+    CompileOptions options;
+    options.mode = Mode::training;
+    options.input_gradients = true;
+    options.time_reorders = time_reorders;
+    if (backend->why_not(graph, options)) continue;
+    ParameterSet parameters;
+    const auto run = backend->compile(graph, parameters, options);
+    const auto step = [&] {
+      run->forward({});
+      run->backward({});
+      run->backward({.add_gradients = true});
+    };
+    step();
+    const Tensor before = run->view(Executable::Role::value, "x0");
+    const Counted first = count_allocations(step), second = count_allocations(step);
+    EXPECT_EQ(first.ours, 0u) << first.who;
+    EXPECT_EQ(second.ours, 0u) << second.who;
+    EXPECT_EQ(first.library, second.library);
+    EXPECT_EQ(run->view(Executable::Role::value, "x0").data(), before.data());
+    RecordProperty("allocations_inside_onednn_per_step", static_cast<int>(second.library));
+  }
+}
+
+// The count must be able to fail.
+TEST_F(Allocations, SeesAnAllocation) {
+  const Counted counted = count_allocations([] { std::vector<int> values(100); });
+  EXPECT_GE(counted.ours, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, Allocations,
+                         testing::Values("Gemm", "MatMul", "Conv", "Relu", "Add", "MaxPool", "Softmax",
+                                         "BatchNormalization"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace d5
