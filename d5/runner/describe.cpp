@@ -11,7 +11,7 @@ nlohmann::json describe_backend(const std::string& name, int threads) {
     Child child({.command = {"/proc/self/exe", "worker"},
                  .environment = thread_environment(threads),
                  .limits = {.seconds = 60}});
-    nlohmann::json answer = child.ask({{"do", "describe"}, {"backend", name}});
+    nlohmann::json answer = child.ask({{"do", "describe"}, {"backend", name}, {"threads", threads}});
     answer.erase("say");
     return answer;
   } catch (const Error& error) {

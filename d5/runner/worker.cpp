@@ -13,6 +13,7 @@
 
 #include "d5/backends/backend.hpp"
 #include "d5/bench/progress.hpp"
+#include "d5/core/parallel.hpp"
 #include "d5/measure/disk_footprint.hpp"
 #include "d5/runner/protocol.hpp"
 #include "d5/runner/shared_memory.hpp"
@@ -93,6 +94,7 @@ class Worker {
   // Opened first: the footprint of a loaded module includes the libraries it needs.
   static Json describe(const Json& request) {
     const std::string backend = request.at("backend").get<std::string>();
+    set_threads(request.value("threads", threads()));
     Json message = {{"say", "described"}, {"facts", Json::object()}};
     const auto opened = open_backend(backend);
     for (const auto& [name, value] : opened->facts()) message["facts"][name] = value;
