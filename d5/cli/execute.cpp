@@ -100,12 +100,15 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(how)
       ->capture_default_str();
   command
-      .add_option("--launches", flags.launches,
-                  "Times every child is started afresh [as the verdicts need, at least 6]")
+      .add_option(
+          "--launches", flags.launches,
+          "Times every child is started afresh [as the verdicts of the table need: 6 alone, 9 for one comparison]")
       ->group(how);
   command.add_option("--rounds", flags.rounds, "Interleaved rounds in a launch [4]")->group(how);
   command.add_option("--slice", flags.slice, "Seconds of one slice of a round [0.02]")->group(how);
   command.add_option("--width", flags.width, "Relative half width of the 95 % interval to reach [0.01]")->group(how);
+  command.add_option("--stopping", flags.stopping, "When to stop: interval, fixed, or a plugin's rule [interval]")
+      ->group(how);
   command.add_option("--margin", flags.margin, "Ratios within this of 1 are 'same' [0.01]")->group(how);
   command
       .add_option("--max-time", flags.max_time,
@@ -131,6 +134,7 @@ RunOptions run_options(const RunFlags& flags, const Json& measure) {
   if (flags.launches) options.launches = *flags.launches;
   if (flags.rounds) options.rounds = *flags.rounds;
   if (flags.slice) options.slice_seconds = *flags.slice;
+  if (!flags.stopping.empty()) options.stopping = flags.stopping;
   if (flags.width) options.relative_width = *flags.width;
   if (flags.margin) options.margin = *flags.margin;
   if (flags.max_time) options.max_seconds = *flags.max_time;

@@ -43,7 +43,7 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"backends", list_backends},
       {"operators", list_operators},
       {"dtypes", [] { return plain(dtype_names()); }},
-      {"stopping-rules", [] { return plain(stopping_rule_names()); }},
+      {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
   };
   return all;
 }

@@ -152,6 +152,13 @@ size_t sign_test_units(double alpha, size_t comparisons) {
   return static_cast<size_t>(std::ceil(1 + std::log2(static_cast<double>(comparisons) / alpha) - 1e-12));
 }
 
+size_t sturdy_sign_test_units(double alpha, size_t comparisons) {
+  const double each = alpha / static_cast<double>(comparisons);
+  size_t n = sign_test_units(alpha, comparisons);
+  while (2 * binomial_cdf(1, static_cast<int64_t>(n), 0.5) > each) ++n;
+  return n;
+}
+
 std::optional<Interval> sign_test_interval(std::vector<double> values, double confidence) {
   std::sort(values.begin(), values.end());
   return quantile_interval(values, 0.5, static_cast<double>(values.size()), confidence);

@@ -47,6 +47,9 @@ Comparison compare_unpaired(std::span<const double> launch_medians_a, std::span<
 
 // How many units a sign-test interval needs: ceil(1 + log2(comparisons / alpha)).
 size_t sign_test_units(double alpha, size_t comparisons = 1);
+// Enough that the interval still leaves out the smallest and the largest unit: one launch that was disturbed then does
+// not decide the verdict. 9 at alpha = 0.05.
+size_t sturdy_sign_test_units(double alpha, size_t comparisons = 1);
 std::optional<Interval> sign_test_interval(std::vector<double> values, double confidence = 0.95);
 double sign_test(std::span<const double> values);  // two-sided p of median 0; zeros are dropped
 

@@ -3,12 +3,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
-#include "d5/core/error.hpp"
 #include "d5/measure/quantile.hpp"
 
 namespace d5 {
 namespace {
+
+// Does the 95 % interval of the median reach no further than relative_width of it on either side?
+bool median_is_narrow(std::span<const double> in_time_order, double relative_width) {
+  // A narrow interval from few effective samples is luck: the rule would stop because n_eff came out too large.
+  constexpr double enough = 50;
+  if (in_time_order.empty()) return false;
+  const double n_eff = effective_samples(in_time_order);
+  if (n_eff < std::min(enough, static_cast<double>(in_time_order.size()))) return false;
+  std::vector<double> sorted(in_time_order.begin(), in_time_order.end());
+  std::sort(sorted.begin(), sorted.end());
+  const double middle = quantile(sorted, 0.5);
+  const auto interval = quantile_interval(sorted, 0.5, n_eff);
+  if (!interval) return false;
+  const double reach = std::max(middle - interval->low, interval->high - middle);
+  return reach <= relative_width * std::abs(middle);
+}
 
 // What both rules share: the samples, the time they took, and the reason once there is one.
 class Limited : public StoppingRule {
@@ -17,7 +34,7 @@ class Limited : public StoppingRule {
     if (!(options.relative_width > 0))
       throw UsageError("[stopping] relative width {}; legal: above 0", options.relative_width);
     if (!(options.max_seconds > 0)) throw UsageError("[stopping] max time {} s; legal: above 0", options.max_seconds);
-    if (options.max_samples == 0 || options.samples == 0) throw UsageError("[stopping] 0 samples; legal: 1 or more");
+    if (options.max_samples == 0 || options.first_look == 0) throw UsageError("[stopping] 0 samples; legal: 1 or more");
   }
   void reset() final {
     samples_.clear();
@@ -53,9 +70,9 @@ class IntervalRule final : public Limited {
   }
 
   // Looking more often, or earlier, would stop at lucky moments and cover too little.
-  static bool on_schedule(size_t n) {
-    while (n > 40 && n % 2 == 0) n /= 2;
-    return n == 40;
+  bool on_schedule(size_t n) const {
+    while (n > options_.first_look && n % 2 == 0) n /= 2;
+    return n == options_.first_look;
   }
 };
 
@@ -63,35 +80,18 @@ class FixedRule final : public Limited {
   using Limited::Limited;
 
   std::string reason() const override {
-    if (samples_.size() >= options_.samples) return "fixed";
+    if (samples_.size() >= options_.first_look) return "fixed";
     if (seconds_ >= options_.max_seconds) return "max_time";
     return "";
   }
 };
 
 }  // namespace
+D5_REGISTER(stopping_rules, "interval", IntervalRule);
+D5_REGISTER(stopping_rules, "fixed", FixedRule);
 
 std::unique_ptr<StoppingRule> make_stopping_rule(std::string_view name, const StoppingOptions& options) {
-  if (name == "interval") return std::make_unique<IntervalRule>(options);
-  if (name == "fixed") return std::make_unique<FixedRule>(options);
-  fail_unknown("[stopping]", "rule", name, stopping_rule_names());
+  return registered<stopping_rules>(name).make(options);
 }
-
-bool median_is_narrow(std::span<const double> in_time_order, double relative_width) {
-  // A narrow interval from few effective samples is luck: the rule would stop because n_eff came out too large.
-  constexpr double enough = 50;
-  if (in_time_order.empty()) return false;
-  const double n_eff = effective_samples(in_time_order);
-  if (n_eff < std::min(enough, static_cast<double>(in_time_order.size()))) return false;
-  std::vector<double> sorted(in_time_order.begin(), in_time_order.end());
-  std::sort(sorted.begin(), sorted.end());
-  const double middle = quantile(sorted, 0.5);
-  const auto interval = quantile_interval(sorted, 0.5, n_eff);
-  if (!interval) return false;
-  const double reach = std::max(middle - interval->low, interval->high - middle);
-  return reach <= relative_width * std::abs(middle);
-}
-
-std::vector<std::string> stopping_rule_names() { return {"interval", "fixed"}; }
 
 }  // namespace d5

@@ -4,12 +4,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "d5/core/registry.hpp"
 
 namespace d5 {
 
@@ -26,19 +27,24 @@ struct StoppingOptions {
   double relative_width = 0.01;  // interval: how far the 95 % interval may reach from the median, on either side
   double max_seconds = std::numeric_limits<double>::infinity();  // of measured time: the sum of samples x batch
   size_t max_samples = 10'240;
-  size_t batch = 1;     // iterations in one sample
-  size_t samples = 40;  // fixed: how many
+  size_t batch = 1;        // iterations in one sample
+  size_t first_look = 40;  // interval: it looks at this n and its doublings. fixed: stops here
 };
 
-// "interval": converged when the interval is narrow enough, looked at only at n = 40, 80, 160, ... and believed from
-// 50 effective samples on (at n = 40: when all are); otherwise max_time or max_samples. "fixed": stops after `samples`,
-// with why() = "fixed", or earlier at max_time.
+// A rule is registered like everything that can be named: D5_REGISTER(stopping_rules, "interval", IntervalRule);
+// Built in are "interval": converged when the interval is narrow enough, believed from 50 effective samples on (at
+// n = 40: when all are), otherwise max_time or max_samples; and "fixed": stops at first_look.
+struct stopping_rules {
+  static constexpr const char* kind = "stopping rule";
+  struct Entry {
+    std::function<std::unique_ptr<StoppingRule>(const StoppingOptions&)> make;
+  };
+  template <class T>
+  static Entry entry() {
+    return {
+        [](const StoppingOptions& options) -> std::unique_ptr<StoppingRule> { return std::make_unique<T>(options); }};
+  }
+};
 std::unique_ptr<StoppingRule> make_stopping_rule(std::string_view name, const StoppingOptions& options);
-std::vector<std::string> stopping_rule_names();
-
-// The look of "interval" for whoever keeps the schedule himself (the runner looks after whole launches): does the 95 %
-// interval of the median reach no further than relative_width of it on either side? Not believed on fewer than 50
-// effective samples, unless all samples are effective.
-bool median_is_narrow(std::span<const double> in_time_order, double relative_width);
 
 }  // namespace d5

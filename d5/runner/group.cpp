@@ -81,30 +81,21 @@ void Group::check_only() {
 void Group::measure() {
   const double begin = now_seconds();
   std::string why;
-  int planned = plan_.launches;
+  int shown = plan_.launches;
   for (int done = 0; why.empty() && !alive().empty();) {
-    tell_(fmt::format("{}: launch {}/{}", title_, done + 1, planned), done, planned);
+    if (done == shown) shown *= 2;  // the rules look after the first launches and at every doubling
+    tell_(fmt::format("{}: launch {}/{}", title_, done + 1, shown), done, shown);
     launch(done++);
-    // Looks at a schedule fixed in advance: after the first launches, then at every doubling.
-    const bool look = done == planned;
-    if (look) {
-      for (Member& member : members_)
-        member.converged = median_is_narrow(member.result.samples.time_s, options_.relative_width);
-      planned *= 2;
-    }
     if (done >= plan_.launches) why = why_stop(done, now_seconds() - begin);
   }
   pool_.clear();
-  for (Member* member : alive()) member->result.stopped = member->converged ? "converged" : why;
+  for (Member* member : alive()) member->result.stopped = member->rule->done() ? member->rule->why() : why;
 }
 
 std::string Group::why_stop(int launches_done, double seconds) {
   const auto members = alive();
-  if (std::ranges::all_of(members, [](const Member* m) { return m->converged; })) return "converged";
-  if (seconds + seconds / launches_done > options_.max_seconds) return "max_time";
-  for (const Member* member : members)
-    if (member->result.samples.time_s.size() >= options_.max_samples) return "max_samples";
-  return "";
+  if (std::ranges::all_of(members, [](const Member* m) { return m->rule->done(); })) return "converged";
+  return seconds + seconds / launches_done > options_.max_seconds ? "max_time" : "";
 }
 
 void Group::launch(int number) {
@@ -188,11 +179,18 @@ void Group::calibrate(Member& member, const Json& details) {
                            static_cast<int64_t>(std::ceil(options_.slice_seconds / (most_batched_samples * seconds))));
   const double slices = static_cast<double>(plan_.launches) * options_.rounds;
   const double least = std::ceil(first_look_samples / slices);
-  const double most = std::max(least, std::floor(static_cast<double>(options_.max_samples) / slices));
+  // Room for two doublings: short iterations must not spend all samples before the first look.
+  const double most = std::max(least, std::floor(static_cast<double>(options_.max_samples) / (4 * slices)));
   const double wanted = std::ceil(options_.slice_seconds / (seconds * static_cast<double>(slice.batch)));
   slice.samples = static_cast<int64_t>(std::clamp(wanted, least, most));
   slice.rewarm = static_cast<int64_t>(std::max(1.0, std::ceil(rewarm_share * options_.slice_seconds / seconds)));
   member.result.samples.batch = slice.batch;
+  // Every launch brings the same number of samples, so the rule's looks fall on whole launches: the launch is the unit.
+  member.rule = make_stopping_rule(options_.stopping,
+                                   {.relative_width = options_.relative_width,
+                                    .max_samples = options_.max_samples,
+                                    .batch = static_cast<size_t>(slice.batch),
+                                    .first_look = static_cast<size_t>(slices) * static_cast<size_t>(slice.samples)});
 }
 
 void Group::take_slice(Member& member, int number, int round) {
@@ -207,6 +205,7 @@ void Group::take_slice(Member& member, int number, int round) {
     throw Error("[runner] a slice of {} samples came back with {} times and {} starts", wanted, slice.seconds.size(),
                 slice.start.size());
   append(member.result.samples, slice, number, round, plan_.origin);
+  for (const double seconds : slice.seconds) member.rule->add(seconds);
   member.result.probes.push_back(slice.probe);
 }
 

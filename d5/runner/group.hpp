@@ -4,6 +4,7 @@
 #pragma once
 
 #include "d5/measure/clock.hpp"
+#include "d5/measure/stopping.hpp"
 #include "d5/runner/pool.hpp"
 
 namespace d5 {
@@ -30,11 +31,11 @@ class Group {
  private:
   struct Member {
     CaseResult result;
-    std::string key;         // of its child
-    int id = 0;              // of its session in that child
-    bool alive = true;       // still to be measured
-    bool open = false;       // prepared in the child that is there now
-    bool converged = false;  // at the last look
+    std::string key;                     // of its child
+    int id = 0;                          // of its session in that child
+    bool alive = true;                   // still to be measured
+    bool open = false;                   // prepared in the child that is there now
+    std::unique_ptr<StoppingRule> rule;  // made when its slices are known
     int prepared_launch = -1;
     Slice slice;
     double memory_bytes = 0;  // what one child needed at most

@@ -2,6 +2,7 @@
 #include <functional>
 #include <map>
 
+#include "d5/measure/stopping.hpp"
 #include "d5/runner/runner.hpp"
 
 namespace d5 {
@@ -25,6 +26,7 @@ RunOptions run_options_from(const Json& measure) {
       {"rounds", [&](const Json& v) { read(v, "rounds", options.rounds); }},
       {"slice", [&](const Json& v) { read(v, "slice", options.slice_seconds); }},
       {"width", [&](const Json& v) { read(v, "width", options.relative_width); }},
+      {"stopping", [&](const Json& v) { options.stopping = v.is_string() ? v.get<std::string>() : v.dump(); }},
       {"max_time", [&](const Json& v) { read(v, "max_time", options.max_seconds); }},
       {"max_samples", [&](const Json& v) { read(v, "max_samples", options.max_samples); }},
       {"seed", [&](const Json& v) { read(v, "seed", options.seed); }},
@@ -48,6 +50,7 @@ Json to_json(const RunOptions& o) {
           {"rounds", o.rounds},
           {"slice", o.slice_seconds},
           {"width", o.relative_width},
+          {"stopping", o.stopping},
           {"max_time", o.max_seconds},
           {"max_samples", o.max_samples},
           {"seed", o.seed},
@@ -56,6 +59,7 @@ Json to_json(const RunOptions& o) {
 }
 
 void check(const RunOptions& o) {
+  registered<stopping_rules>(o.stopping);
   const auto need = [](bool right, const char* key, double value, const char* legal) {
     if (!right) throw UsageError("[measure] {} is {:g}; legal: {}", key, value, legal);
   };

@@ -25,9 +25,11 @@ std::vector<std::pair<std::string, std::string>> variables(const std::string& te
 
 }  // namespace
 
+// A user's kernel gets a child of its own: it may crash, and launches are to differ for it as for a backend.
 std::string child_key(const Json& fields) {
   Json key = Json::array();
-  for (const char* name : {"backend", "threads", "device", "environment"}) key.push_back(fields.value(name, Json()));
+  for (const char* name : {"backend", "kernel", "threads", "device", "environment"})
+    key.push_back(fields.value(name, Json()));
   return key.dump();
 }
 

@@ -68,8 +68,9 @@ void run_cases(const std::vector<Json>& cases, const RunOptions& options,
   for (const auto& group : groups) plan.comparisons += static_cast<int>(group.size()) - 1;
   plan.launches = options.launches;
   if (plan.launches == 0)
-    plan.launches = std::max(
-        6, static_cast<int>(sign_test_units(options.alpha, static_cast<size_t>(std::max(1, plan.comparisons)))));
+    plan.launches = plan.comparisons > 0
+                        ? static_cast<int>(sturdy_sign_test_units(options.alpha, static_cast<size_t>(plan.comparisons)))
+                        : 6;
   plan.timer = calibrate_timer();
 
   Timekeeper time(groups.size(), progress);

@@ -17,19 +17,21 @@ namespace d5 {
 
 struct RunOptions {
   Depth depth = Depth::measure;
-  int launches = 0;              // 0: as many as the verdicts of the whole table need, at least 6
+  int launches = 0;              // 0: as many as the verdicts of the whole table need; 6 alone, 9 for one comparison
   int rounds = 4;                // a launch; even, so that ABBA closes
   double slice_seconds = 0.02;   // calibrated length of one slice
   double relative_width = 0.01;  // of the 95 % interval, either side
   double max_seconds = 30;       // a group: after the first look, no further launches beyond this
-  size_t max_samples = 20000;
+  std::string stopping = "interval";  // see 'd5 list stopping-rules'
+  size_t max_samples = 50000;
   uint64_t seed = 1;
   double alpha = 0.05, margin = 0.01;
   ChildLimits limits;
   std::string program;  // the d5 executable for children; empty: /proc/self/exe
   bool pin = true;
 };
-// Of a recipe: launches, rounds, slice, width, max_time, max_samples, seed, alpha, margin. UsageError on unknown keys.
+// Of a recipe: launches, rounds, slice, width, stopping, max_time, max_samples, seed, alpha, margin. UsageError on
+// unknown keys.
 RunOptions run_options_from(const Json& measure);
 Json to_json(const RunOptions&);  // the same keys
 void check(const RunOptions&);    // UsageError names the first value that makes no sense

@@ -63,6 +63,8 @@ TEST(SignTest, UnitsNeeded) {
   EXPECT_EQ(sign_test_units(0.05, 2), 7u);
   EXPECT_EQ(sign_test_units(0.05, 20), 10u);
   EXPECT_EQ(sign_test_units(1.0 / 16), 5u);
+  EXPECT_EQ(sturdy_sign_test_units(0.05), 9u);      // 2 (1 + 9) / 2^9 = 3.9 %; with 8: 7.0 %
+  EXPECT_EQ(sturdy_sign_test_units(0.05, 3), 11u);  // 2 (1 + 11) / 2^11 = 1.2 % <= 1.7 %; with 10: 2.1 %
   EXPECT_FALSE(sign_test_interval({1, 2, 3, 4, 5}));
   const auto interval = sign_test_interval({3, 1, 2, 6, 5, 4});
   EXPECT_EQ(interval->low, 1);

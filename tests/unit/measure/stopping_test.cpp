@@ -59,14 +59,14 @@ TEST(Stopping, FallsBackOnTimeAndSamples) {
 }
 
 TEST(Stopping, CountsTheIterationsOfABatch) {
-  const auto rule = make_stopping_rule("fixed", {.max_seconds = 1, .batch = 100, .samples = 1000});
+  const auto rule = make_stopping_rule("fixed", {.max_seconds = 1, .batch = 100, .first_look = 1000});
   rule->reset();
   for (int i = 0; i < 10; ++i) rule->add(0.00101);
   EXPECT_EQ(rule->why(), "max_time");
 }
 
 TEST(Stopping, FixedTakesWhatItWasTold) {
-  const auto rule = make_stopping_rule("fixed", {.samples = 17});
+  const auto rule = make_stopping_rule("fixed", {.first_look = 17});
   EXPECT_EQ(run(*rule, 0.5, 1), 17u);
   EXPECT_EQ(rule->why(), "fixed");
   rule->reset();
