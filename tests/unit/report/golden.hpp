@@ -33,7 +33,7 @@ inline std::string line_difference(const std::string& approved, const std::strin
 }
 
 inline void expect_golden(const std::string& name, const std::string& made) {
-  const auto path = std::filesystem::path(__FILE__).parent_path() / "../../golden" / name;
+  const auto path = std::filesystem::path(D5_SOURCE_DIR "/tests/golden") / name;
   if (std::getenv("D5_APPROVE")) {
     std::ofstream(path, std::ios::binary) << made;
     return;

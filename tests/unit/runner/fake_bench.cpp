@@ -50,8 +50,7 @@ void misbehave(const std::string& does) {
   if (does == "exhaust") throw std::bad_alloc();
   if (does == "busy")
     std::thread([] {
-      for (volatile int i = 0;; i = i + 1) {
-      }
+      for (volatile int i = 0;;) i = i + 1;
     }).detach();
 }
 

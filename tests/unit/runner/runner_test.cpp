@@ -52,7 +52,7 @@ TEST(Grouping, IsByAllButTheComparedFields) {
   EXPECT_THROW(group_cases({{{"kind", "fakes"}}}), UsageError);
 }
 
-TEST(Runner, SixLaunchesEqualRoundsFreshChildren) {
+TEST(Runner, NineLaunchesEqualRoundsFreshChildren) {
   const auto records = run_all({fake_case("a"), fake_case("b")});
   ASSERT_EQ(records.size(), 2u);
   for (const Record& record : records) {
@@ -61,18 +61,18 @@ TEST(Runner, SixLaunchesEqualRoundsFreshChildren) {
     EXPECT_EQ(record.group, records[0].group);
     EXPECT_EQ(record.details["comparisons"], 1);
     const auto all = slices(record);
-    EXPECT_EQ(all.size(), 6u * 4u);
+    EXPECT_EQ(all.size(), 9u * 4u);
     // 0.02 s of iterations of 0.1 ms are 200 samples; the clock is far finer, so none is batched.
     for (const auto& [place, slice] : all) EXPECT_EQ(slice.first, 200u);
     EXPECT_EQ(record.samples.batch, 1);
-    EXPECT_EQ(record.samples.warmup_s.size(), 12u);  // two a launch
-    EXPECT_EQ(record.details["prepared"].size(), 6u);
-    EXPECT_EQ(record.details["finished"].size(), 6u);
-    EXPECT_EQ(record.details["probes"].size(), 24u);
+    EXPECT_EQ(record.samples.warmup_s.size(), 18u);  // two a launch
+    EXPECT_EQ(record.details["prepared"].size(), 9u);
+    EXPECT_EQ(record.details["finished"].size(), 9u);
+    EXPECT_EQ(record.details["probes"].size(), 36u);
     EXPECT_EQ(record.details["probes"][0]["rewarm"], 20);  // a tenth of a slice
     std::set<int> pids;
     for (const Json& details : record.details["prepared"]) pids.insert(details["pid"].get<int>());
-    EXPECT_EQ(pids.size(), 6u);
+    EXPECT_EQ(pids.size(), 9u);
     EXPECT_EQ(record.warnings, std::vector<std::string>{});
     EXPECT_TRUE(std::ranges::is_sorted(record.samples.start_s));
     EXPECT_GE(record.samples.start_s.front(), 0);
@@ -199,12 +199,12 @@ TEST(Runner, ASharedChildIsReplacedForTheOthersInIt) {
   }
 }
 
-TEST(Runner, CasesOfOneBackendShareAChildButCopiesDoNot) {
+TEST(Runner, KernelsAndCopiesHaveChildrenOfTheirOwn) {
   RunOptions options;
   options.launches = 1;
   const auto pid = [](const Record& record) { return record.details["prepared"][0]["pid"]; };
   const auto kernels = run_all({fake_case("a"), with(fake_case("a"), "kernel", "mine")}, options);
-  EXPECT_EQ(pid(kernels[0]), pid(kernels[1]));
+  EXPECT_NE(pid(kernels[0]), pid(kernels[1]));
   const auto copies = run_all({fake_case("a"), fake_case("a")}, options);
   ASSERT_EQ(copies.size(), 2u);
   EXPECT_NE(pid(copies[0]), pid(copies[1]));
@@ -212,12 +212,12 @@ TEST(Runner, CasesOfOneBackendShareAChildButCopiesDoNot) {
 }
 
 TEST(Runner, LaunchesFollowTheNumberOfComparisons) {
-  // ceil(1 + log2(comparisons / alpha)): one comparison at 0.001 needs 11, at 0.05 the least, 6.
+  // One comparison at 0.001 needs 11 launches, and 15 to do without the extremes: 2 (1 + 15) / 2^15 < 0.001.
   RunOptions options;
   options.alpha = 0.001;
   options.slice_seconds = 0.001;
   const auto records = run_all({fake_case("a"), fake_case("b")}, options);
-  EXPECT_EQ(records[0].details["prepared"].size(), 11u);
+  EXPECT_EQ(records[0].details["prepared"].size(), 15u);
 }
 
 TEST(Runner, GoesOnUntilConvergedOrALimit) {
