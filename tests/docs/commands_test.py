@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-d5, source = sys.argv[1], Path(sys.argv[2])
+d5, source = str(Path(sys.argv[1]).resolve()), Path(sys.argv[2]).resolve()
 SHORT = "--launches 1 --rounds 2 --slice 0.001 --max-time 0 --quiet".split()
 GATES = {"compare", "run"}  # may say no (status 3): one launch is too little to agree
 
