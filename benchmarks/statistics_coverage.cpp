@@ -7,9 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numbers>
 #include <random>
 
@@ -20,6 +18,8 @@
 #include "d5/measure/quantile.hpp"
 #include "d5/measure/shape_tests.hpp"
 #include "d5/measure/stopping.hpp"
+#include "d5/report/jsonl.hpp"
+#include "d5/report/verdicts.hpp"
 
 namespace {
 
@@ -249,43 +249,31 @@ void power(const Options& options, Limits& limits) {
 
 // ---- recorded noise -------------------------------------------------------------------------------------------------
 
-// launch -> round -> median of the slice, of one recorded case.
-using Recorded = std::vector<std::vector<double>>;
+// The log ratios of the blocks of one launch: two records of one case that ran interleaved, so machine and moment are
+// the same for both.
+using Launch = std::vector<double>;
 
-std::map<std::string, Recorded> read_noise(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw UsageError("[noise] cannot read '{}'", path);
-  std::map<std::string, Recorded> cases;  // records of one case are taken together
-  std::string line;
-  for (size_t number = 1; std::getline(file, line); ++number) {
-    const auto record = nlohmann::json::parse(line, nullptr, false);
-    if (record.is_discarded()) throw UsageError("[noise] {}:{}: not a JSON record", path, number);
-    const auto samples = record.find("samples");
-    if (samples == record.end() || !samples->contains("time_s")) continue;  // the environment, or a case that failed
-    const auto times = samples->at("time_s").get<std::vector<double>>();
-    const auto launch = samples->at("launch").get<std::vector<int>>(),
-               round = samples->at("round").get<std::vector<int>>();
-    if (launch.size() != times.size() || round.size() != times.size()) {
-      throw UsageError("[noise] {}:{}: time_s, launch and round differ in length", path, number);
-    }
-    std::map<int, std::map<int, std::vector<double>>> slices;
-    for (size_t i = 0; i < times.size(); ++i) slices[launch[i]][round[i]].push_back(times[i]);
-    Recorded& recorded = cases[record.value("rerun", fmt::format("line {}", number))];
-    for (const auto& [l, rounds] : slices) {
-      recorded.emplace_back();
-      for (const auto& [r, values] : rounds) recorded.back().push_back(median(values));
-    }
+// By case, the launches of all groups in which it was compared with itself.
+std::map<std::string, std::vector<Launch>> read_noise(const std::string& path) {
+  const RecordFile file = read_records(path);
+  std::map<std::string, std::vector<Launch>> cases;
+  for (size_t i = 0; i + 1 < file.records.size(); ++i) {
+    const Record &a = file.records[i], &b = file.records[i + 1];
+    if (a.group.empty() || a.group != b.group || a.fields != b.fields || a.samples.launch.empty()) continue;
+    std::map<int, Launch> launches;
+    for (const PairedSlices& slice : paired_slices(b, a, true)) launches[slice.launch].push_back(slice.log_ratio);
+    for (auto& [number, launch] : launches) cases[a.rerun].push_back(std::move(launch));
   }
   return cases;
 }
 
-// Launches of one case are drawn for A and for B, and rounds within each: A against A, and A against a B that is 2 %
-// slower, with real noise.
+// Launches are drawn from the recorded ones, each with a random sign, because it is chance who was called A: A against
+// A, and A against a B that is 2 % slower, with real noise.
 void recorded_noise(const Options& options, Limits& limits) {
-  fmt::print("\nWith the noise of {}: {} comparisons a case, {} launches, {} blocks\n", options.noise,
-             options.simulations, options.launches, options.rounds);
+  fmt::print("\nWith the noise of {}: {} comparisons a case, {} launches\n", options.noise, options.simulations,
+             options.launches);
   fmt::print("limits: A against A at most 5 % different, a slowdown of 2 % found in at least 95 %\n\n");
-  fmt::print("{:>9} {:>12}  {:>9} {:>9}\n", "different", "2 % found", "recorded", "within");
+  fmt::print("{:>9} {:>12} {:>9} {:>7}\n", "different", "2 % found", "recorded", "noise");
   size_t used = 0;
   for (const auto& [name, recorded] : read_noise(options.noise)) {
     if (recorded.size() < 2 * options.launches) {
@@ -294,31 +282,31 @@ void recorded_noise(const Options& options, Limits& limits) {
     }
     std::mt19937_64 rng(options.seed + 3000 + used++);
     size_t alarms = 0, found = 0;
+    std::vector<size_t> order(recorded.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     for (size_t s = 0; s < options.simulations; ++s) {
-      std::vector<size_t> order(recorded.size());
-      for (size_t i = 0; i < order.size(); ++i) order[i] = i;
       draw_order(rng, order);
       std::vector<PairedSlices> slices;
       for (size_t l = 0; l < options.launches; ++l) {
-        const auto &a = recorded[order[l]], &b = recorded[order[options.launches + l]];
-        for (size_t r = 0; r < options.rounds; ++r) {
-          const double difference = std::log(a[draw_below(rng, a.size())]) - std::log(b[draw_below(rng, b.size())]);
-          slices.push_back({static_cast<int>(l), static_cast<int>(r), difference});
-        }
+        const double sign = draw_below(rng, 2) == 0 ? 1 : -1;
+        for (const double d : recorded[order[l]])
+          slices.push_back({static_cast<int>(l), static_cast<int>(slices.size()), sign * d});
       }
       alarms += different(compare_paired(slices));
       for (PairedSlices& slice : slices) slice.log_ratio += std::log(1.02);
       found += compare_paired(slices).verdict == Verdict::slower;
     }
+    double squares = 0;
+    for (const Launch& launch : recorded) squares += std::pow(median(launch), 2) / static_cast<double>(recorded.size());
     const double all = static_cast<double>(options.simulations);
     const double different_percent = 100 * static_cast<double>(alarms) / all,
                  found_percent = 100 * static_cast<double>(found) / all;
-    const std::string within =
-        fmt::format("{} {}", limits.within(different_percent, 0, 5), limits.within(found_percent, 95, 100));
-    fmt::print("{:>7.1f} % {:>10.1f} %  {:>9} {:>9}  {}\n", different_percent, found_percent, recorded.size(), within,
-               name);
+    fmt::print("{:>7.1f} % {:>10.1f} % {:>9} {:>5.2f} %  {} {}  {}\n", different_percent, found_percent,
+               recorded.size(), 100 * std::sqrt(squares), limits.within(different_percent, 0, 5),
+               limits.within(found_percent, 95, 100), name);
   }
-  if (used == 0) throw UsageError("[noise] '{}': no case has {} launches", options.noise, 2 * options.launches);
+  if (used == 0)
+    throw UsageError("[noise] '{}': no case has {} launches against itself", options.noise, 2 * options.launches);
 }
 
 // ---- the table of the dip test --------------------------------------------------------------------------------------
