@@ -218,7 +218,8 @@ void false_alarms(const Options& options, Limits& limits) {
 }
 
 void power(const Options& options, Limits& limits) {
-  constexpr double stated_launch = 0.003, stated_slice = 0.01;
+  // Together 0.5 % for the log ratio of a launch, which is what d5-self-check saw on a shared virtual machine.
+  constexpr double stated_launch = 0.001, stated_slice = 0.005;
   fmt::print(
       "\nA slowdown of 2 %, called slower, {} comparisons a cell; limit: at least 95 % with 9 launches x 2 blocks"
       " at launch noise {:.1f} %, slice noise {:.0f} %\n",
@@ -228,7 +229,7 @@ void power(const Options& options, Limits& limits) {
   fmt::print("\n");
   uint64_t row = 2000;
   for (const Noise& noise :
-       {Noise{0.001, 0.005}, Noise{stated_launch, stated_slice}, Noise{0.005, 0.01}, Noise{0.01, 0.02}}) {
+       {Noise{stated_launch, stated_slice}, Noise{0.003, 0.01}, Noise{0.005, 0.01}, Noise{0.01, 0.02}}) {
     for (const size_t rounds : {2, 5, 10}) {
       fmt::print("{:>6.2f} % {:>6.2f} % {:>7}", 100 * noise.launch, 100 * noise.slice, rounds);
       std::string verdict;
