@@ -222,7 +222,7 @@ void power(const Options& options, Limits& limits) {
   constexpr double stated_launch = 0.001, stated_slice = 0.005;
   fmt::print(
       "\nA slowdown of 2 %, called slower, {} comparisons a cell; limit: at least 95 % with 9 launches x 2 blocks"
-      " at launch noise {:.1f} %, slice noise {:.0f} %\n",
+      " at launch noise {:.1f} %, slice noise {:.1f} %\n",
       options.simulations, 100 * stated_launch, 100 * stated_slice);
   fmt::print("{:>8} {:>8} {:>7}", "launch", "slice", "blocks");
   for (const int launches : {6, 9, 12, 20}) fmt::print(" {:>11}", fmt::format("{} launches", launches));
