@@ -308,6 +308,13 @@ void add_bound(const CaseResult& result, double flops, double bytes, Record& rec
   if (record.bound->share > 1.05)
     record.warnings.push_back(
         fmt::format("{:.0f} % of the roofline: the probe saw less than this case attained", 100 * record.bound->share));
+  // A library that does not know the processor, or that has no kernel for a layout, computes slowly without a word.
+  constexpr double far_below = 0.1, long_enough_s = 1e-4;
+  if (record.bound->share < far_below && record.bound->value / record.bound->share > long_enough_s &&
+      record.fields.at("backend") != "reference")
+    record.warnings.push_back(fmt::format("far below the roofline ({:.1f} %): the kernel is {}",
+                                          100 * record.bound->share,
+                                          record.details.value("kernels", Json::object()).dump()));
 }
 
 class OpBench final : public Bench {
