@@ -40,11 +40,20 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
-// The operators named on the command line decide which options exist, so they are looked for before parsing.
+// The operators named on the command line decide which options exist, so they are looked for before parsing. Where no
+// word is one, the first that follows no option was meant to be: UsageError with the nearest name.
 std::vector<std::string> operators_in(const std::vector<std::string>& arguments) {
   if (arguments.size() < 2 || arguments[0] != "op") return {};
-  for (size_t i = 1; i < arguments.size(); ++i)
-    if (arguments[i].front() != '-' && (i == 1 || arguments[i - 1].front() != '-')) return split(arguments[i]);
+  std::string meant;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with('-')) continue;
+    const std::vector<std::string> names = split(arguments[i]);
+    if (std::ranges::all_of(names, [](const std::string& name) { return find_registered<operators>(name); }))
+      return names;
+    if (meant.empty() && !arguments[i - 1].starts_with('-')) meant = arguments[i];
+  }
+  for (const std::string& name : split(meant))
+    if (!name.empty()) registered<operators>(name);
   return {};
 }
 

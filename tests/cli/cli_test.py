@@ -68,6 +68,10 @@ class Cli(unittest.TestCase):
         again = d5(*cases[5].split()[1:], "--mode", "list")
         self.assertEqual(again.stdout.strip(), cases[5])
 
+    def test_the_operator_may_stand_anywhere(self):
+        result = d5("op", "--json", "Gemm", "--m", "8", "--mode", "list")
+        self.assertEqual(json.loads(result.stdout)["m"], 8, result.stderr)
+
     def test_check_mode_prints_a_table_and_writes_records(self):
         out = self.folder / "out"
         result = d5("op", "Relu,Softmax", "--shape", "4x5", "--backend", "reference", "--mode", "check", "-o", str(out))
@@ -176,6 +180,7 @@ class Cli(unittest.TestCase):
     # ---- bad input
     def test_unknown_names_suggest_the_nearest(self):
         self.refused(d5("op", "Gem"), "did you mean 'Gemm'")
+        self.refused(d5("op", "Gem", "--m", "8"), "did you mean 'Gemm'")
         self.refused(d5("op", "Gemm", "--backend", "onedn"), "onednn")
         self.refused(d5("op", "Gemm", "--bakend", "onednn"), "--backend")
         self.refused(d5("op", "Gemm", "--dtype", "f33"), "f32")

@@ -13,6 +13,8 @@ class OnednnBackend final : public Backend {
   }
 
   std::optional<std::string> why_not(const Graph& graph, const CompileOptions& options) const override {
+    if (options.deterministic && !has_deterministic_attribute())
+      return "this release of oneDNN does not promise deterministic results";
     return why_not_kernels(graph, options, finder(options), "onednn");
   }
   std::unique_ptr<Executable> compile(const Graph& graph, ParameterSet& parameters,
