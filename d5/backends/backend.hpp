@@ -27,6 +27,7 @@ struct CompileOptions {
   bool parameter_gradients = true;
   bool input_gradients = false;  // of data inputs: GANs, pipeline stages, and every operator checked alone
   Math math = Math::strict;
+  bool sparse_gradients = false;  // rows only, where an operator touches few of them (Gather)
   bool deterministic = false;
   bool keep_denormals = true;
   LayoutChoice layout = LayoutChoice::fast;
@@ -63,6 +64,7 @@ class Executable {
     int slot = 0;
     bool add_gradients = false;
     Observer* observer = nullptr;
+    Position position;  // of the first sample of this slot: keys the random numbers of Dropout
   };
   enum class Role { value, gradient };
 

@@ -50,8 +50,9 @@ struct KernelSetup {
 struct Buffers {
   int slot = 0;
   std::vector<void*> inputs, outputs, input_gradients, output_gradients;
-  void* workspace = nullptr;  // the slot's own: what forward leaves for backward
-  void* scratch = nullptr;    // shared with other nodes: free again when the call returns
+  void* workspace = nullptr;           // the slot's own: what forward leaves for backward
+  void* scratch = nullptr;             // shared with other nodes: free again when the call returns
+  const Position* position = nullptr;  // the slot's own: set anew before every forward
 };
 
 class Kernel {

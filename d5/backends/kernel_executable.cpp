@@ -74,6 +74,7 @@ class KernelExecutable final : public Executable {
 
   void forward(const Run& run) override {
     check(run.slot);
+    positions_[run.slot] = run.position;
     for (size_t n = 0; n < plan_.nodes.size(); ++n) {
       if (run.observer) run.observer->node_begin(graph_.nodes[n], Pass::forward);
       plan_.nodes[n].kernel->forward(run.slot);
@@ -267,6 +268,7 @@ class KernelExecutable final : public Executable {
   }
 
   void bind() {
+    positions_.resize(options_.slots);
     const int bindings = options_.mode == Mode::training ? 2 * options_.slots : options_.slots;
     contributions_.resize(bindings);
     ready_.resize(plan_.nodes.size());
@@ -287,7 +289,8 @@ class KernelExecutable final : public Executable {
     const Node& node = graph_.nodes[n];
     const int slot = binding % options_.slots;
     const bool adding = binding >= options_.slots;
-    Buffers buffers{.slot = slot, .workspace = workspaces_[n][slot], .scratch = scratch_[slot]};
+    Buffers buffers{
+        .slot = slot, .workspace = workspaces_[n][slot], .scratch = scratch_[slot], .position = &positions_[slot]};
     for (const std::string& name : node.outputs) {
       buffers.outputs.push_back(name.empty() ? nullptr : places_.at(name).value[slot]);
       const bool gradient = !name.empty() && plan_.values.at(name).gradient;
@@ -328,6 +331,7 @@ class KernelExecutable final : public Executable {
   std::shared_ptr<Buffer> memory_;
   std::vector<std::vector<void*>> workspaces_;                         // by node, slot
   std::vector<void*> scratch_, beside_;                                // by slot
+  std::vector<Position> positions_;                                    // by slot
   std::vector<std::vector<std::vector<Contribution>>> contributions_;  // by binding, node
   std::vector<std::vector<Gradient>> ready_;                           // by node
 };

@@ -22,12 +22,12 @@ int64_t exact_integer_range(double terms, DType dtype) {
 
 Tensor random_input(const OperatorInput& input, InputValues kind, const Rng& rng, int64_t integers) {
   Tensor tensor(input.spec.dtype, input.spec.shape);
-  if (kind == InputValues::integers) {
-    const bool is_unsigned = input.spec.dtype >= DType::u8 && input.spec.dtype <= DType::boolean;
-    fill_integers(tensor, rng, is_unsigned ? 0 : -integers, integers);
-  } else if (!is_float(input.spec.dtype)) {
-    fill_integers(tensor, rng, static_cast<int64_t>(std::ceil(input.low)),
-                  static_cast<int64_t>(std::floor(input.high)));
+  const bool is_unsigned = input.spec.dtype >= DType::u8 && input.spec.dtype <= DType::boolean;
+  if (!is_float(input.spec.dtype)) {  // an index has its own range, whatever the kind
+    const auto low = static_cast<int64_t>(std::ceil(input.low)), high = static_cast<int64_t>(std::floor(input.high));
+    fill_integers(tensor, rng, is_unsigned ? std::max<int64_t>(0, low) : low, high);
+  } else if (kind == InputValues::integers) {
+    fill_integers(tensor, rng, -integers, integers);
   } else if (kind == InputValues::normal && input.low < 0) {
     fill_normal(tensor, rng, 0.5 * (input.low + input.high), 0.25 * (input.high - input.low));
   } else {

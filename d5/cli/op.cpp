@@ -23,11 +23,13 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"pass", "forward, backward"},
     {"threads", "number of threads of a child"},
     {"device", "cpu, cuda:0"},
+    {"environment", "variables of the child: NAME=value;NAME=value"},
     {"math", "strict, tf32, bf16, winograd: what arithmetic a backend may use"},
     {"layout", "fast (the backend's own) or plain (row-major)"},
     {"reorders", "untimed or timed: conversion between plain and fast layouts"},
     {"cache", "hot or cold"},
     {"inputs", "uniform, normal, integers, nan"},
+    {"gradients", "dense, or sparse where an operator touches few rows (Gather)"},
     {"deterministic", "true or false"},
     {"kernel", "builtin, or the name of a user's kernel"},
     {"seed", "of the random inputs"},
@@ -99,8 +101,8 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
           recipe.blocks.back().axes.push_back({parameter.name, parse_values(found->second)});
     }
     // Compared fields vary fastest, so that a table has its members side by side.
-    for (const char* field : {"dtype", "pass", "threads", "math", "layout", "reorders", "cache", "inputs",
-                              "deterministic", "seed", "device", "kernel", "backend"})
+    for (const char* field : {"dtype", "pass", "threads", "math", "layout", "reorders", "cache", "inputs", "gradients",
+                              "deterministic", "seed", "environment", "device", "kernel", "backend"})
       if (!flags->fields[field].empty()) recipe.axes.push_back({field, parse_values(flags->fields[field])});
     return execute(recipe, *flags);
   };

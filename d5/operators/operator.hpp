@@ -24,12 +24,20 @@ namespace d5 {
 
 enum class Pass { forward, backward };
 
+// Where a run stands: random numbers (Dropout) are keyed by the step and the global number of a sample, so that they do
+// not depend on how samples are spread over batches, slots and ranks. Axis 0 counts samples.
+struct Position {
+  uint64_t step = 0;
+  uint64_t first_sample = 0;
+};
+
 // What a run of one operator reads and writes. Tensors are host tensors of compute_dtype (f64 for floats). The caller
 // allocates outputs and the wanted gradients from infer(); an input, gradient or output that is absent is not wanted.
 class Context {
  public:
   std::vector<Tensor> inputs, outputs, output_gradients, input_gradients;
   std::vector<Tensor> saved;  // what forward keeps for backward (a dropout mask); the operator fills it
+  Position position;
 
   const Tensor& input(size_t i) const { return at(inputs, i); }
   const Tensor& output(size_t i) const { return at(outputs, i); }

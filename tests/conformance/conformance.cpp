@@ -69,9 +69,9 @@ int run(const std::vector<std::string>& backends) {
     fmt::print("{:<10} {:<20} {:<5} {:<8} {:>6} {:>11} {:>6}\n", "backend", "operator", "dtype", "pass", "passed",
                "unsupported", "failed");
     for (const std::string& op : registry_names(operators::kind))
-      for (const char* dtype : {"f32", "bf16", "f64", "f16", "i32"})
+      for (const char* dtype : {"f32", "bf16", "f64", "f16", "i32", "bool"})
         for (const char* pass : {"forward", "backward"}) {
-          if (std::string(dtype) == "i32" && std::string(pass) == "backward") continue;
+          if (!is_float(parse_dtype(dtype)) && std::string(pass) == "backward") continue;
           Tally tally;
           for (const Attributes& values : registered<operators>(op).cases) {
             if (!is_defined(op, values, dtype)) continue;

@@ -30,6 +30,7 @@ class ReferenceKernel final : public Kernel {
     Context& context = contexts_[buffers.slot];
     Binding& bound = bindings_[binding];
     bound.slot = buffers.slot;
+    bound.position = buffers.position;
     if (context.inputs.empty()) {
       context.inputs = wide(inputs_);
       context.outputs = wide(outputs_);
@@ -50,6 +51,7 @@ class ReferenceKernel final : public Kernel {
     Binding& bound = bindings_[binding];
     Context& context = contexts_[bound.slot];
     copy(bound.inputs, context.inputs);
+    context.position = *bound.position;
     op_->forward(context);
     copy(context.outputs, bound.outputs);
   }
@@ -67,6 +69,7 @@ class ReferenceKernel final : public Kernel {
  private:
   struct Binding {
     int slot = 0;
+    const Position* position = nullptr;
     std::vector<Tensor> inputs, outputs, input_gradients, output_gradients;
   };
 
@@ -105,6 +108,7 @@ class ReferenceBackend final : public Backend {
  public:
   std::optional<std::string> why_not(const Graph& graph, const CompileOptions& options) const override {
     if (options.math != Math::strict) return "the reference has strict arithmetic only";
+    if (options.sparse_gradients) return "the reference has dense gradients only";
     return why_not_kernels(graph, options, finder(options), "reference");
   }
   std::unique_ptr<Executable> compile(const Graph& graph, ParameterSet& parameters,

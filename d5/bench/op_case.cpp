@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/bench/op_case.hpp"
+
+#include <algorithm>
+
+namespace d5 {
+
+const std::vector<Field>& common_fields() {
+  static const std::vector<Field> fields{
+      {"backend", "reference", {}},
+      {"dtype", "f32", dtype_names()},
+      {"pass", "forward", {"forward", "backward"}},
+      {"threads", 1, {}},
+      {"device", "cpu", {}},
+      {"environment", "", {}},
+      {"math", "strict", {"strict", "tf32", "bf16", "winograd"}},
+      {"layout", "fast", {"fast", "plain"}},
+      {"reorders", "untimed", {"untimed", "timed"}},
+      {"cache", "hot", {"hot", "cold"}},
+      {"inputs", "uniform", {"uniform", "normal", "integers", "nan"}},
+      {"gradients", "dense", {"dense", "sparse"}},
+      {"deterministic", false, {}},
+      {"kernel", "builtin", {}},
+      {"seed", 1, {}},
+  };
+  return fields;
+}
+
+void check_field(const Field& field, const Json& value) {
+  if (value.type() != field.otherwise.type() && !(value.is_number_integer() && field.otherwise.is_number_integer()))
+    throw FieldError(field.name, fmt::format("[op] {} is {}; a value like {} is wanted", field.name, value.dump(),
+                                             field.otherwise.dump()));
+  if (field.legal.empty()) return;
+  try {
+    if (std::ranges::find(field.legal, value.get<std::string>()) == field.legal.end())
+      fail_unknown("[op]", field.name, value.get<std::string>(), field.legal);
+  } catch (const UsageError& error) {
+    throw FieldError(field.name, error.what());
+  }
+}
+
+namespace {
+
+Attributes operator_values(const Json& fields) {
+  Json own = Json::object();
+  for (const Parameter& parameter : registered<operators>(fields.at("operator").get<std::string>()).parameters)
+    if (fields.contains(parameter.name)) own[parameter.name] = fields[parameter.name];
+  return attributes_from_json(own);
+}
+
+}  // namespace
+
+OperatorCase describe(const Json& fields) {
+  return registered<operators>(fields.at("operator").get<std::string>())
+      .describe(operator_values(fields), parse_dtype(fields.at("dtype").get<std::string>()));
+}
+
+Pass pass_of(const Json& fields) { return fields.at("pass") == "forward" ? Pass::forward : Pass::backward; }
+
+CompileOptions compile_options(const Json& fields) {
+  CompileOptions options;
+  options.mode = pass_of(fields) == Pass::backward ? Mode::training : Mode::inference;
+  options.input_gradients = pass_of(fields) == Pass::backward;
+  options.math = parse_math(fields.at("math").get<std::string>());
+  options.layout = parse_layout(fields.at("layout").get<std::string>());
+  options.time_reorders = fields.at("reorders") == "timed";
+  options.sparse_gradients = fields.at("gradients") == "sparse";
+  options.deterministic = fields.at("deterministic");
+  options.kernel = fields.at("kernel");
+  options.device = fields.at("device");
+  return options;
+}
+
+}  // namespace d5
