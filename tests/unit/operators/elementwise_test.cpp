@@ -15,7 +15,8 @@ INSTANTIATE_TEST_SUITE_P(Operators, Elementwise,
                                          "Celu", "Selu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Gelu",
                                          "Softplus", "Softsign", "Mish", "Swish", "Sub", "Mul", "Div", "Pow", "Mod",
                                          "Sum", "Mean", "Max", "Min", "Where", "Clip", "PRelu", "Identity",
-                                         "LogSoftmax"),
+                                         "LogSoftmax", "Dropout", "MeanSquaredError", "BinaryCrossEntropy",
+                                         "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", "CrossEntropy"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
