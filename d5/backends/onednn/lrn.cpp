@@ -30,8 +30,7 @@ class OnednnLrn final : public OnednnKernel {
                bias = static_cast<float>(a.real("bias", 1));
     const dnnl::lrn_forward::primitive_desc forward(engine(), kind, across, x, x, size, alpha, beta, bias,
                                                     p.attributes());
-    std::vector<Argument> arguments{reads(DNNL_ARG_SRC, input(0, plain, x)),
-                                    writes(DNNL_ARG_DST, output(0, plain, x))};
+    std::vector<Argument> arguments{reads(DNNL_ARG_SRC, input(0, plain, x)), writes(DNNL_ARG_DST, output(0, plain, x))};
     std::optional<Operand> kept;
     if (const Desc scales = forward.workspace_desc(); setup.training() && scales.get_size() > 0)
       arguments.push_back(writes(DNNL_ARG_WORKSPACE, kept.emplace(p.workspace(scales))));
