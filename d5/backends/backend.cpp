@@ -69,11 +69,18 @@ std::vector<BackendStatus> backend_statuses() {
   for (const std::string& name : registry_names(backends::kind))
     if (std::ranges::none_of(statuses, [&](const BackendStatus& s) { return s.name == name; }))
       statuses.push_back({name, true, "registered in this process", ""});
+  for (const std::string& source : registry_names(backend_sources::kind))
+    for (BackendStatus& status : registered<backend_sources>(source).statuses()) statuses.push_back(std::move(status));
   return statuses;
 }
 
 std::unique_ptr<Backend> open_backend(const std::string& name) {
   if (const auto* entry = find_registered<backends>(name)) return entry->make();
+  for (const std::string& source : registry_names(backend_sources::kind)) {
+    const auto& from = registered<backend_sources>(source);
+    for (const BackendStatus& status : from.statuses())
+      if (status.name == name) return from.open(name);
+  }
   std::vector<std::string> legal;
   for (const BackendStatus& status : backend_statuses()) {
     legal.push_back(status.name);

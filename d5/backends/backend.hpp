@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -119,6 +120,18 @@ struct BackendStatus {
   bool available = false;
   std::string reason;  // why it is off, or what it is
   std::string module;  // path of its file; empty for built-in ones
+};
+// Where backends come from beside modules and this process: the workers in other languages (runner/workers).
+struct backend_sources {
+  static constexpr const char* kind = "source of backends";
+  struct Entry {
+    std::function<std::vector<BackendStatus>()> statuses;
+    std::function<std::unique_ptr<Backend>(const std::string& name)> open;
+  };
+  template <class T>
+  static Entry entry() {
+    return {&T::statuses, &T::open};
+  }
 };
 // Every backend this build knows of, without opening any.
 std::vector<BackendStatus> backend_statuses();

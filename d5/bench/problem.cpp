@@ -115,6 +115,7 @@ Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Ten
   Expected e{.value = (backward ? "x" : "y") + std::to_string(index),
              .role = backward ? Executable::Role::gradient : Executable::Role::value,
              .dtype = spec.dtype,
+             .shape = spec.shape,
              .elements = spec.elements()};
   const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
   e.exact = !is_float(spec.dtype) || (rounding.exact && o.options.inputs == InputValues::integers);
@@ -299,6 +300,13 @@ CheckResult check_results(const Problem& problem, Executable& executable) {
     if (actual.elements() != e.elements) {
       result.passed = false;
       result.reason = fmt::format("{} has {} elements, expected {}", e.value, actual.elements(), e.elements);
+      return result;
+    }
+    if (actual.dtype() != e.dtype || actual.shape() != e.shape) {
+      result.passed = false;
+      result.reason =
+          fmt::format("{}{} is {}[{}], expected {}[{}]", e.role == Executable::Role::gradient ? "gradient of " : "",
+                      e.value, name(actual.dtype()), to_string(actual.shape()), name(e.dtype), to_string(e.shape));
       return result;
     }
     // What is exact is compared after the one rounding that the type asks for.

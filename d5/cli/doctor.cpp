@@ -88,14 +88,14 @@ void print(const Json& report) {
 
   std::cout << "\nBackends\n";
   for (const Json& row : report["backends"]) {
-    std::cout << fmt::format("  {:<12} {:<4} {}\n", row["name"].get<std::string>(),
+    std::cout << fmt::format("  {:<16} {:<4} {}\n", row["name"].get<std::string>(),
                              row["available"].get<bool>() ? "on" : "off",
                              row.value("error", row["reason"].get<std::string>()));
     const Json facts = row.value("facts", Json::object());
     for (const auto& [name, value] : facts.items())
-      std::cout << fmt::format("  {:<17} {}: {}\n", "", name, value.get<std::string>());
+      std::cout << fmt::format("  {:<21} {}: {}\n", "", name, value.get<std::string>());
     if (row.contains("disk_footprint") && row["disk_footprint"].contains("total_bytes"))
-      std::cout << fmt::format("  {:<17} on disk: {}\n", "",
+      std::cout << fmt::format("  {:<21} on disk: {}\n", "",
                                size_text(row["disk_footprint"]["total_bytes"].get<double>()));
   }
 

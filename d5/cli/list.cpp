@@ -51,7 +51,7 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
 void print_row(const Json& row) {
   std::string text = row["name"];
   if (row.contains("available"))
-    text = fmt::format("{:<14} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
+    text = fmt::format("{:<16} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
                        row["reason"].get<std::string>());
   if (row.contains("parameters")) {
     text = fmt::format("{:<20}", text);
