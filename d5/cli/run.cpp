@@ -5,6 +5,7 @@
 
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
+#include "d5/cli/plugins.hpp"
 #include "d5/cli/values.hpp"
 #include "d5/report/jsonl.hpp"
 #include "d5/report/reproduce.hpp"
@@ -52,6 +53,7 @@ RunCommand add_run(CLI::App& program) {
       program.add_subcommand("run", "Run a recipe, or repeat the cases of a records file and say whether they agree");
   command->add_option("what", flags->what, "A recipe (.toml), or a results folder or records.jsonl")->required();
   command->add_option("--set", flags->set, "field=value[,value]: change a mutable value of the recipe");
+  add_plugin_options(*command);
   add_run_flags(*command, *flags);
   command->footer(
       "Example: d5 run recipes/quick.toml --set threads=1,2\n"
