@@ -36,13 +36,14 @@ class ReferenceKernel final : public Kernel {
     if (context.inputs.empty()) {
       context.inputs = wide(inputs_);
       context.outputs = wide(outputs_);
-      context.output_gradients = wide(outputs_);
+      context.output_gradients.resize(outputs_.size());
       context.input_gradients = wide(inputs_);
-      for (size_t i = 0; i < outputs_.size(); ++i)
-        if (!buffers.output_gradients[i]) context.output_gradients[i] = {};
       for (size_t i = 0; i < inputs_.size(); ++i)
         if (!wants_gradient_[i]) context.input_gradients[i] = {};
     }
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (buffers.output_gradients[i] && !context.output_gradients[i].present())
+        context.output_gradients[i] = Tensor(compute_dtype(outputs_[i].dtype), outputs_[i].shape);
     bound.inputs = narrow(inputs_, buffers.inputs);
     bound.outputs = narrow(outputs_, buffers.outputs);
     bound.output_gradients = narrow(outputs_, buffers.output_gradients);
