@@ -12,13 +12,9 @@
 namespace d5 {
 namespace {
 
-// Modules lie in d5/ beside libd5, wherever that was installed.
 std::filesystem::path module_folder() {
   if (const char* path = std::getenv("D5_BACKEND_PATH"); path && *path) return path;
-  Dl_info info{};
-  if (!dladdr(reinterpret_cast<void*>(&backend_statuses), &info) || !info.dli_fname)
-    throw Error("[backend] libd5 cannot find its own file; set D5_BACKEND_PATH to the folder of the modules");
-  return std::filesystem::absolute(info.dli_fname).parent_path() / "d5";
+  return library_folder() / "d5";
 }
 
 template <class Enum, size_t n>
@@ -44,6 +40,13 @@ LayoutChoice parse_layout(std::string_view name) {
   static constexpr std::array<std::pair<const char*, LayoutChoice>, 2> all{
       {{"plain", LayoutChoice::plain}, {"fast", LayoutChoice::fast}}};
   return parse(all, "[backend]", "layout", name);
+}
+
+std::filesystem::path library_folder() {
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<void*>(&backend_statuses), &info) || !info.dli_fname)
+    throw Error("[backend] libd5 cannot find its own file; set D5_BACKEND_PATH to the folder of the modules");
+  return std::filesystem::absolute(info.dli_fname).parent_path();
 }
 
 std::vector<BackendStatus> backend_statuses() {

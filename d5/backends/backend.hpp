@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -82,6 +83,8 @@ class Executable {
 
   virtual size_t bytes() const = 0;   // activations, gradients and workspace that this executable owns
   virtual Facts kernels() const = 0;  // node -> the implementation that was chosen, as the library names it
+  // Which kernel ran over an end of which buffer since the executable was made; empty: none, or nobody watches.
+  virtual std::string overrun() const { return {}; }
 };
 
 // A point in time on the backend's own clock: device events on a GPU.
@@ -133,6 +136,7 @@ struct backend_sources {
     return {&T::statuses, &T::open};
   }
 };
+std::filesystem::path library_folder();  // of libd5; modules, backends.txt and compile.txt lie in d5/ beside it
 // Every backend this build knows of, without opening any.
 std::vector<BackendStatus> backend_statuses();
 // Opens the module if needed. UsageError on an unknown name, Error with the reason where it is off.

@@ -7,6 +7,8 @@
 #include "d5/bench/op_case.hpp"
 #include "d5/bench/problem.hpp"
 #include "d5/bench/times_itself.hpp"
+#include "d5/bench/trust.hpp"
+#include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/measure/cache.hpp"
 #include "d5/measure/clock.hpp"
@@ -57,7 +59,7 @@ class OpSession final : public Session {
     const OperatorCase one = describe(fields_);
     const Graph graph = single_node_graph(op, one);
     const CompileOptions options = compile_options(fields_);
-    if (options.mode == Mode::training && !has_gradient(one))
+    if (options.mode == Mode::training && !(has_gradient(one) && registered<operators>(op).has_backward))
       return {.status = "unsupported", .reason = fmt::format("{} has no gradient", op)};
     if (auto reason = backend_->why_not(graph, options)) return {.status = "unsupported", .reason = *reason};
     executable_ = backend_->compile(graph, parameters_, options);
@@ -88,7 +90,7 @@ class OpSession final : public Session {
 
   Outcome finish() override {
     Outcome outcome;
-    const CheckResult check = check_results(*problem_, *executable_);
+    const CheckResult check = checked(*problem_);
     outcome.details["check"] = to_json(check);
     if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
     outcome.details["repeatable"] = same_bits();
@@ -136,7 +138,16 @@ class OpSession final : public Session {
     executable_->forward({});
     if (problem.pass == Pass::backward) executable_->backward({});
     backend_->synchronize();
-    return check_results(problem, *executable_);
+    return checked(problem);
+  }
+
+  CheckResult checked(const Problem& problem) {
+    CheckResult check = check_results(problem, *executable_);
+    if (const std::string overrun = executable_->overrun(); !overrun.empty()) {
+      check.passed = false;
+      check.reason = overrun;
+    }
+    return check;
   }
 
   // The exact pass on small integers first, then the random inputs that will be timed.
@@ -165,6 +176,10 @@ class OpSession final : public Session {
       outcome.reason = check.reason;
       return false;
     }
+    const Trust trust = trust_in_oracle(op, one, *problem_, executable_->kernels(), options.seed);
+    outcome.status = trust.status;
+    outcome.reason = trust.reason;
+    if (trust.status == "failed") return false;
     if (check.powerless) {
       outcome.status = "mistrusted";
       outcome.reason = "the check had no power: every expected value is zero";
@@ -212,7 +227,7 @@ class OpSession final : public Session {
   Json fields_;
   Pass pass_of_ = Pass::forward;
   std::unique_ptr<Backend> backend_;
-  ParameterSet parameters_;
+  ParameterSet parameters_{DType::f32, guarded_memory()};
   std::unique_ptr<Executable> executable_;
   std::unique_ptr<Problem> problem_;
   std::vector<Tensor> first_results_;

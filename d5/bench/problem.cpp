@@ -7,6 +7,7 @@
 #include <set>
 
 #include "d5/core/convert.hpp"
+#include "d5/core/guard.hpp"
 #include "d5/core/rng.hpp"
 
 namespace d5 {
@@ -97,9 +98,24 @@ struct Oracle {
 
 std::vector<Tensor> allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted) {
   std::vector<Tensor> tensors;
-  for (size_t i = 0; i < specs.size(); ++i)
-    tensors.push_back(specs[i].present && wanted[i] ? Tensor(compute_dtype(specs[i].dtype), specs[i].shape) : Tensor());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const DType type = compute_dtype(specs[i].dtype);
+    tensors.push_back(specs[i].present && wanted[i] ? Tensor(type, specs[i].shape, guarded_memory()) : Tensor());
+    if (tensors.back().present() && type != DType::string) tensors.back().fill_bytes(0xff);
+  }
   return tensors;
+}
+
+// What the operator's loops made must be what infer() promised, and nothing beside it may have been written.
+void check_made(const std::string& op, const std::vector<TensorSpec>& specs, const std::vector<Tensor>& made,
+                const char* what) {
+  for (size_t i = 0; i < made.size() && i < specs.size(); ++i) {
+    if (!made[i].present()) continue;
+    const TensorSpec promised{compute_dtype(specs[i].dtype), specs[i].shape}, came{made[i].dtype(), made[i].shape()};
+    if (came.dtype != promised.dtype || !(came.shape == promised.shape))
+      throw Error("[{}] made {} {} as {}; infer() promised {}", op, what, i, to_string(came), to_string(promised));
+    if (const std::string how = overrun(made[i]); !how.empty()) throw Error("[{}] wrote {} of {} {}", op, how, what, i);
+  }
 }
 
 std::vector<double> doubles(const Tensor& tensor) {
@@ -234,9 +250,11 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
   if (!sampled) {
     o.context.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
     o.op->forward(o.context);
+    check_made(name, o.out, o.context.outputs, "output");
     if (backward) {
       o.context.input_gradients = allocate(o.in, wanted);
       o.op->backward(o.context);
+      check_made(name, o.in, o.context.input_gradients, "the gradient of input");
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include "d5/backends/backend.hpp"
 #include "d5/cli/command.hpp"
+#include "d5/cli/plugins.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/environment.hpp"
@@ -111,6 +112,7 @@ RunCommand add_doctor(CLI::App& program) {
   CLI::App* command =
       program.add_subcommand("doctor", "The machine, its roofline, each backend and why it is off, the traps found");
   command->add_flag("--json", *json, "One JSON object");
+  add_plugin_options(*command);
   return [json] {
     const Json report = examine();
     if (*json)

@@ -5,6 +5,7 @@
 
 #include "d5/backends/backend.hpp"
 #include "d5/cli/command.hpp"
+#include "d5/cli/plugins.hpp"
 #include "d5/core/dtype.hpp"
 #include "d5/measure/stopping.hpp"
 #include "d5/operators/operator.hpp"
@@ -72,6 +73,7 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command = program.add_subcommand("list", "What can be named: backends, operators, dtypes, stopping-rules");
   command->add_option("kind", flags->kind, "backends, operators, dtypes or stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
+  add_plugin_options(*command);
   return [flags] {
     std::vector<std::string> legal;
     for (const auto& [kind, make] : kinds()) legal.push_back(kind);
