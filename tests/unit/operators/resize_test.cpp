@@ -138,8 +138,9 @@ TEST(RoundingBounds, ResizeLinear) {
     for (const char* coordinates : {"half_pixel", "align_corners"}) {
       SCOPED_TRACE(fmt::format("{} {}", to, coordinates));
       const OperatorCase one = entry.describe(
-          complete_values("Resize", entry,
-                          {{"shape", "29x31"}, {"sizes", to}, {"mode", "linear"}, {"coordinates", coordinates}}),
+          complete_values(
+              "Resize", entry,
+              {{"shape", "29x31"}, {"sizes", to}, {"interpolation", "linear"}, {"coordinates", coordinates}}),
           DType::f32);
       const auto op = entry.make(one.attributes);
       Context c = separated_context(*op, one, 3);
