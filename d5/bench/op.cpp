@@ -5,6 +5,7 @@
 
 #include "d5/bench/op_case.hpp"
 #include "d5/bench/op_session.hpp"
+#include "d5/core/plugins.hpp"
 #include "d5/measure/quantile.hpp"
 #include "d5/measure/summary.hpp"
 
@@ -115,6 +116,8 @@ class OpBench final : public Bench {
     record.details.erase("warmup_s");
     if (!result.finished.empty()) record.details["after"] = result.finished.back();
     record.details["unremarkable"] = unremarkable_fields(result.fields);
+    for (const Plugin& plugin : opened_plugins())
+      record.details["plugins"].push_back({{"file", plugin.given}, {"hash", plugin.hash}});
     const bool has_speed =
         (result.status == "passed" || result.status == "mistrusted") && !result.samples.time_s.empty();
     if (has_speed) {
@@ -152,6 +155,7 @@ class OpBench final : public Bench {
       std::ranges::replace(option, '_', '-');
       command += fmt::format(" --{} {}", option, text.empty() ? "''" : text);
     }
+    for (const Plugin& plugin : opened_plugins()) command += fmt::format(" {} {}", plugin.option, plugin.given);
     return command;
   }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "d5/core/convert.hpp"
+#include "d5/core/guard.hpp"
 #include "d5/core/rng.hpp"
 
 namespace d5 {
@@ -97,9 +98,24 @@ struct Oracle {
 
 std::vector<Tensor> allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted) {
   std::vector<Tensor> tensors;
-  for (size_t i = 0; i < specs.size(); ++i)
-    tensors.push_back(specs[i].present && wanted[i] ? Tensor(compute_dtype(specs[i].dtype), specs[i].shape) : Tensor());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const DType type = compute_dtype(specs[i].dtype);
+    tensors.push_back(specs[i].present && wanted[i] ? Tensor(type, specs[i].shape, guarded_memory()) : Tensor());
+    if (tensors.back().present() && type != DType::string) tensors.back().fill_bytes(0xff);
+  }
   return tensors;
+}
+
+// What the operator's loops made must be what infer() promised, and nothing beside it may have been written.
+void check_made(const std::string& op, const std::vector<TensorSpec>& specs, const std::vector<Tensor>& made,
+                const char* what) {
+  for (size_t i = 0; i < made.size() && i < specs.size(); ++i) {
+    if (!made[i].present()) continue;
+    const TensorSpec promised{compute_dtype(specs[i].dtype), specs[i].shape}, came{made[i].dtype(), made[i].shape()};
+    if (came.dtype != promised.dtype || !(came.shape == promised.shape))
+      throw Error("[{}] made {} {} as {}; infer() promised {}", op, what, i, to_string(came), to_string(promised));
+    if (const std::string how = overrun(made[i]); !how.empty()) throw Error("[{}] wrote {} of {} {}", op, how, what, i);
+  }
 }
 
 std::vector<double> doubles(const Tensor& tensor) {
@@ -115,14 +131,17 @@ Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Ten
   Expected e{.value = (backward ? "x" : "y") + std::to_string(index),
              .role = backward ? Executable::Role::gradient : Executable::Role::value,
              .dtype = spec.dtype,
+             .shape = spec.shape,
              .elements = spec.elements()};
   const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
   e.exact = !is_float(spec.dtype) || (rounding.exact && o.options.inputs == InputValues::integers);
 
-  std::vector<double> magnitude;
+  std::vector<double> magnitude, stored_magnitude;
   if (whole.present()) {
     e.values = doubles(whole);
     magnitude = doubles(whole_magnitude);
+    if (const Tensor kept = o.op->stored_magnitude(o.context, o.options.pass, index, spec.dtype); kept.present())
+      stored_magnitude = doubles(kept);
   } else {
     e.at = sample_indices(spec.shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + index));
     if (e.at.empty())
@@ -145,8 +164,11 @@ Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Ten
   // Below the smallest normal number rounding is absolute, not relative.
   const double tiny = spec.dtype == DType::f64 ? 0x1p-1022 : spec.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
   e.tolerance.resize(e.values.size());
-  for (size_t i = 0; i < e.values.size(); ++i)
-    e.tolerance[i] = e.exact ? 0 : relative * magnitude[i] + round_off(spec.dtype) * std::abs(e.values[i]) + tiny;
+  stored_magnitude.resize(e.values.size(), 0.0);
+  for (size_t i = 0; i < e.values.size(); ++i) {
+    const double rounded = std::abs(e.values[i]) + stored_magnitude[i];
+    e.tolerance[i] = e.exact ? 0 : relative * magnitude[i] + round_off(spec.dtype) * rounded + tiny;
+  }
   return e;
 }
 
@@ -228,9 +250,11 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
   if (!sampled) {
     o.context.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
     o.op->forward(o.context);
+    check_made(name, o.out, o.context.outputs, "output");
     if (backward) {
       o.context.input_gradients = allocate(o.in, wanted);
       o.op->backward(o.context);
+      check_made(name, o.in, o.context.input_gradients, "the gradient of input");
     }
   }
 
@@ -294,6 +318,13 @@ CheckResult check_results(const Problem& problem, Executable& executable) {
     if (actual.elements() != e.elements) {
       result.passed = false;
       result.reason = fmt::format("{} has {} elements, expected {}", e.value, actual.elements(), e.elements);
+      return result;
+    }
+    if (actual.dtype() != e.dtype || actual.shape() != e.shape) {
+      result.passed = false;
+      result.reason =
+          fmt::format("{}{} is {}[{}], expected {}[{}]", e.role == Executable::Role::gradient ? "gradient of " : "",
+                      e.value, name(actual.dtype()), to_string(actual.shape()), name(e.dtype), to_string(e.shape));
       return result;
     }
     // What is exact is compared after the one rounding that the type asks for.

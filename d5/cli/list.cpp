@@ -5,6 +5,7 @@
 
 #include "d5/backends/backend.hpp"
 #include "d5/cli/command.hpp"
+#include "d5/cli/plugins.hpp"
 #include "d5/core/dtype.hpp"
 #include "d5/measure/stopping.hpp"
 #include "d5/operators/operator.hpp"
@@ -51,7 +52,7 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
 void print_row(const Json& row) {
   std::string text = row["name"];
   if (row.contains("available"))
-    text = fmt::format("{:<14} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
+    text = fmt::format("{:<16} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
                        row["reason"].get<std::string>());
   if (row.contains("parameters")) {
     text = fmt::format("{:<20}", text);
@@ -72,6 +73,7 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command = program.add_subcommand("list", "What can be named: backends, operators, dtypes, stopping-rules");
   command->add_option("kind", flags->kind, "backends, operators, dtypes or stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
+  add_plugin_options(*command);
   return [flags] {
     std::vector<std::string> legal;
     for (const auto& [kind, make] : kinds()) legal.push_back(kind);
