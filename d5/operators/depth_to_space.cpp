@@ -12,7 +12,8 @@
 namespace d5 {
 namespace {
 
-constexpr const char* modes_text = "DCR: the block comes first in the channels, CRD: the channel does";
+constexpr const char* order_text =
+    "DCR: the block comes first in the channels, CRD: the channel does (the attribute mode)";
 
 template <bool to_space>
 class Blocks final : public Selection {
@@ -28,17 +29,17 @@ class Blocks final : public Selection {
   static std::vector<Parameter> parameters() {
     return {{"shape", "shape of X: N x C x H x W", to_space ? "16x256x28x28" : "16x64x56x56"},
             {"blocksize", "pixels of a block along each axis", 2},
-            {"mode", modes_text, "DCR"}};
+            {"order", order_text, "DCR"}};
   }
 
   static OperatorCase describe(const Attributes& v, DType type) {
     return {.inputs = {{.spec = {type, parse_shape(v.text("shape", ""))}}},
-            .attributes = {{"blocksize", v.integer("blocksize", 2)}, {"mode", v.text("mode", "DCR")}}};
+            .attributes = {{"blocksize", v.integer("blocksize", 2)}, {"mode", v.text("order", "DCR")}}};
   }
 
   static std::vector<Attributes> cases() {
-    const auto one = [](const char* small, const char* large, int64_t block, const char* mode) {
-      return Attributes{{"shape", to_space ? small : large}, {"blocksize", block}, {"mode", mode}};
+    const auto one = [](const char* small, const char* large, int64_t block, const char* order) {
+      return Attributes{{"shape", to_space ? small : large}, {"blocksize", block}, {"order", order}};
     };
     return {one("1x8x2x3", "1x2x4x6", 2, "DCR"), one("2x9x1x2", "2x1x3x6", 3, "DCR"),
             one("2x12x3x1", "2x3x6x2", 2, "CRD"), one("2x5x3x3", "2x5x3x3", 1, "DCR"),
