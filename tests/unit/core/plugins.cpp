@@ -25,8 +25,11 @@ TEST(Plugins, TheVariableIsAList) {
 }
 
 TEST(Plugins, AFileThatIsNotThereIsAUsageErrorThatNamesIt) {
-  EXPECT_THAT([] { open_plugin({"--plugin", "none.so", "none.so", ""}); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("none.so cannot be read")));
+  EXPECT_THAT(
+      [] {
+        open_plugin({"--plugin", "none.so", "none.so", ""});
+      },
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr("none.so cannot be read")));
   EXPECT_THAT([] { file_contents("/"); }, testing::ThrowsMessage<UsageError>("[plugin] / cannot be read"));
   EXPECT_TRUE(opened_plugins().empty());
 }
