@@ -140,7 +140,11 @@ class OpBench final : public Bench {
     if (record.details.contains("check")) {
       const Json& check = record.details["check"];
       for (const auto& [name, key] : {std::pair{"error_linf", "linf"}, {"error_l1", "l1"}, {"error_l2", "l2"}})
-        record.metrics.emplace_back(name, Metric{.unit = "1", .median = check.at(key), .n = check.at("compared")});
+        // An error that is not finite came as null: JSON has no other word for it.
+        record.metrics.emplace_back(name,
+                                    Metric{.unit = "1",
+                                           .median = check.at(key).is_number() ? check.at(key).get<double>() : NAN,
+                                           .n = check.at("compared")});
     }
     return record;
   }

@@ -80,8 +80,10 @@ class ReferenceKernel final : public Kernel {
 
   static std::vector<Tensor> wide(const std::vector<TensorSpec>& specs) {
     std::vector<Tensor> tensors;
-    for (const TensorSpec& spec : specs)
+    for (const TensorSpec& spec : specs) {
       tensors.push_back(spec.present ? Tensor(compute_dtype(spec.dtype), spec.shape, guarded_memory()) : Tensor());
+      if (spec.present) tensors.back().fill_bytes(0xff);  // what an operator leaves out is seen
+    }
     return tensors;
   }
 
