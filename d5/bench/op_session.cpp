@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "d5/bench/op_case.hpp"
+#include "d5/bench/op_meters.hpp"
 #include "d5/bench/problem.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/measure/cache.hpp"
@@ -41,6 +42,8 @@ class OpSession final : public Session {
  public:
   explicit OpSession(Json fields) : fields_(std::move(fields)) {}
 
+  void want(const MetricRequest& request) override { meters_ = OpMeters(request); }
+
   Outcome prepare(Depth depth) override {
     Outcome outcome;
     if (depth == Depth::list) return outcome;
@@ -67,6 +70,8 @@ class OpSession final : public Session {
     if (depth == Depth::build) return outcome;
 
     if (!check_before(op, one, outcome)) return outcome;
+    show_results();
+    meters_.report(outcome.details);
     if (depth == Depth::check) return outcome;
 
     describe_bound(op, one, outcome);
@@ -80,6 +85,7 @@ class OpSession final : public Session {
     result.start.reserve(static_cast<size_t>(slice.samples));
     for (int64_t i = 0; i < slice.rewarm; ++i) step();
     backend_->synchronize();
+    if (!flusher_) meters_.begin();  // what flushing costs is not the case's
     for (int64_t sample = 0; sample < slice.samples; ++sample) {
       if (flusher_) flusher_->flush();
       result.start.push_back(now_seconds());
@@ -88,6 +94,7 @@ class OpSession final : public Session {
       const Mark end = backend_->mark();
       result.seconds.push_back(backend_->seconds(begin, end) / static_cast<double>(slice.batch));
     }
+    if (!flusher_) meters_.end(slice.samples * slice.batch);
     result.probe = {{"peak_flops", probe_->peak_flops(bound_type_)}, {"bandwidth", probe_->bandwidth(working_set_)}};
     return result;
   }
@@ -98,6 +105,7 @@ class OpSession final : public Session {
     outcome.details["check"] = to_json(check);
     if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
     outcome.details["repeatable"] = same_bits();
+    meters_.report(outcome.details);
     return outcome;
   }
 
@@ -119,9 +127,7 @@ class OpSession final : public Session {
   CheckResult run_once(const Problem& problem) {
     write_inputs(problem, *executable_);
     poison_results(problem, *executable_);
-    executable_->forward({});
-    if (problem.pass == Pass::backward) executable_->backward({});
-    backend_->synchronize();
+    run_again();
     return check_results(problem, *executable_);
   }
 
@@ -157,6 +163,24 @@ class OpSession final : public Session {
     }
     for (const Expected& e : problem_->expected) first_results_.push_back(executable_->read(e.role, e.value));
     return true;
+  }
+
+  // The results that were checked, and those of further runs where a metric wants them.
+  void show_results() {
+    for (int run = 0; run <= meters_.repeats(); ++run) {
+      if (run > 0) run_again();
+      for (size_t i = 0; i < problem_->expected.size(); ++i) {
+        const Expected& e = problem_->expected[i];
+        const Tensor actual = run == 0 ? first_results_[i] : executable_->read(e.role, e.value);
+        meters_.see({result_name(e), actual, e.at, e.values, e.tolerance}, run);
+      }
+    }
+  }
+
+  void run_again() {
+    executable_->forward({});
+    if (pass_of_ == Pass::backward) executable_->backward({});
+    backend_->synchronize();
   }
 
   bool same_bits() {
@@ -209,6 +233,7 @@ class OpSession final : public Session {
   std::vector<Tensor> first_results_;
   std::unique_ptr<CacheFlusher> flusher_;
   std::unique_ptr<Probe> probe_;
+  OpMeters meters_;
   DType bound_type_ = DType::f32;
   double working_set_ = 0;
 };

@@ -5,7 +5,7 @@
 
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
-#include "d5/cli/values.hpp"
+#include "d5/recipe/values.hpp"
 #include "d5/report/jsonl.hpp"
 #include "d5/report/reproduce.hpp"
 

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// A norm of the error that the check before the measurement found (details.check of the record).
+#pragma once
+
+#include "d5/measure/metric.hpp"
+
+namespace d5 {
+
+inline std::optional<Metric> checked_norm(const Measured& m, const char* norm) {
+  if (!m.check.is_object()) return std::nullopt;
+  return Metric{.unit = "1", .median = m.check.at(norm), .n = m.check.at("compared")};
+}
+
+}  // namespace d5
