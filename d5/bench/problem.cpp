@@ -144,8 +144,10 @@ Expected expect_nothing_yet(const Oracle& o, size_t index, const TensorSpec& spe
   return e;
 }
 
-// How far a correct kernel may be from the values of result `index`.
-void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnitude, Expected& e) {
+// How far a correct kernel may be from the values of result `index`. `kept`: the scale of what is stored on the way,
+// rounded to the result's type (empty: nothing is).
+void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnitude, std::span<const double> kept,
+                   Expected& e) {
   const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
   const double accumulate = round_off(e.dtype == DType::f64 ? DType::f64 : DType::f32);
   const double stored = rounding.stored_outputs ? round_off(e.dtype) : 0;
@@ -155,9 +157,10 @@ void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnit
   // Below the smallest normal number rounding is absolute, not relative.
   const double tiny = e.dtype == DType::f64 ? 0x1p-1022 : e.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
   e.tolerance.resize(e.values.size());
-  for (size_t i = 0; i < e.values.size(); ++i)
-    e.tolerance[i] =
-        e.exact ? 0 : relative * std::abs(magnitude[i]) + round_off(e.dtype) * std::abs(e.values[i]) + tiny;
+  for (size_t i = 0; i < e.values.size(); ++i) {
+    const double rounded = std::abs(e.values[i]) + (kept.empty() ? 0 : kept[i]);
+    e.tolerance[i] = e.exact ? 0 : relative * std::abs(magnitude[i]) + round_off(e.dtype) * rounded + tiny;
+  }
 }
 
 using IsWanted = std::function<bool(size_t)>;
@@ -186,7 +189,7 @@ void expect_samples(Oracle& o, const IsWanted& is_wanted, Problem& problem) {
   make_absolute(o.context.output_gradients);
   for (size_t k = 0; k < indices.size(); ++k) {
     Expected& e = problem.expected[k];
-    set_tolerance(o, indices[k], e.exact ? e.values : elements_at(o, indices[k], e.at), e);
+    set_tolerance(o, indices[k], e.exact ? e.values : elements_at(o, indices[k], e.at), {}, e);
   }
 }
 
@@ -217,7 +220,8 @@ void expect_all(Oracle& o, const std::vector<bool>& wanted, const IsWanted& is_w
     }
     Expected e = expect_nothing_yet(o, i, spec);
     e.values = doubles(whole);
-    set_tolerance(o, i, doubles(magnitude), e);
+    const Tensor kept = o.op->stored_magnitude(o.context, o.options.pass, i, spec.dtype);
+    set_tolerance(o, i, doubles(magnitude), kept.present() ? doubles(kept) : std::vector<double>(), e);
     problem.expected.push_back(std::move(e));
   }
 }
