@@ -13,7 +13,10 @@ INSTANTIATE_TEST_SUITE_P(Operators, Elementwise,
                                          "Reciprocal", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh",
                                          "Cosh", "Asinh", "Acosh", "Atanh", "LeakyRelu", "ThresholdedRelu", "Elu",
                                          "Celu", "Selu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Gelu",
-                                         "Softplus", "Softsign", "Mish", "Swish", "Sub", "Mul", "Div", "Pow", "Mod"),
+                                         "Softplus", "Softsign", "Mish", "Swish", "Sub", "Mul", "Div", "Pow", "Mod",
+                                         "Sum", "Mean", "Max", "Min", "Where", "Clip", "PRelu", "Identity",
+                                         "LogSoftmax", "Dropout", "MeanSquaredError", "BinaryCrossEntropy",
+                                         "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss", "CrossEntropy"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
