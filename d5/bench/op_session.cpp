@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "d5/bench/op_case.hpp"
+#include "d5/bench/op_meters.hpp"
 #include "d5/bench/problem.hpp"
 #include "d5/bench/times_itself.hpp"
 #include "d5/bench/trust.hpp"
@@ -44,6 +45,8 @@ class OpSession final : public Session {
  public:
   explicit OpSession(Json fields) : fields_(std::move(fields)) {}
 
+  void want(const MetricRequest& request) override { meters_ = OpMeters(request); }
+
   Outcome prepare(Depth depth) override {
     Outcome outcome;
     if (depth == Depth::list) return outcome;
@@ -75,6 +78,8 @@ class OpSession final : public Session {
       outcome.details["worker"] = times_itself()->details();
     }
     if (!passed) return outcome;
+    show_results();
+    meters_.report(outcome.details);
     if (depth == Depth::check) return outcome;
 
     describe_bound(op, one, outcome);
@@ -83,7 +88,9 @@ class OpSession final : public Session {
   }
 
   SliceResult run(const Slice& slice) override {
+    if (!flusher_) meters_.begin();  // what flushing costs is not the case's
     SliceResult result = time_steps(slice);
+    if (!flusher_) meters_.end(slice.rewarm + slice.samples * slice.batch);
     result.probe = {{"peak_flops", probe_->peak_flops(bound_type_)}, {"bandwidth", probe_->bandwidth(working_set_)}};
     return result;
   }
@@ -94,6 +101,7 @@ class OpSession final : public Session {
     outcome.details["check"] = to_json(check);
     if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
     outcome.details["repeatable"] = same_bits();
+    meters_.report(outcome.details);
     return outcome;
   }
 
@@ -135,9 +143,7 @@ class OpSession final : public Session {
   CheckResult run_once(const Problem& problem) {
     write_inputs(problem, *executable_);
     poison_results(problem, *executable_);
-    executable_->forward({});
-    if (problem.pass == Pass::backward) executable_->backward({});
-    backend_->synchronize();
+    run_again();
     return checked(problem);
   }
 
@@ -188,6 +194,24 @@ class OpSession final : public Session {
     return true;
   }
 
+  // The results that were checked, and those of further runs where a metric wants them.
+  void show_results() {
+    for (int run = 0; run <= meters_.repeats(); ++run) {
+      if (run > 0) run_again();
+      for (size_t i = 0; i < problem_->expected.size(); ++i) {
+        const Expected& e = problem_->expected[i];
+        const Tensor actual = run == 0 ? first_results_[i] : executable_->read(e.role, e.value);
+        meters_.see({result_name(e), actual, e.at, e.values, e.tolerance}, run);
+      }
+    }
+  }
+
+  void run_again() {
+    executable_->forward({});
+    if (pass_of_ == Pass::backward) executable_->backward({});
+    backend_->synchronize();
+  }
+
   bool same_bits() {
     for (size_t i = 0; i < problem_->expected.size(); ++i) {
       const Expected& e = problem_->expected[i];
@@ -233,6 +257,7 @@ class OpSession final : public Session {
   std::vector<Tensor> first_results_;
   std::unique_ptr<CacheFlusher> flusher_;
   std::unique_ptr<Probe> probe_;
+  OpMeters meters_;
   DType bound_type_ = DType::f32;
   double working_set_ = 0;
 };

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "d5/core/convert.hpp"
 #include "d5/core/guard.hpp"
+#include "d5/core/parallel.hpp"
 #include "d5/core/rng.hpp"
 
 namespace d5 {
@@ -62,6 +64,16 @@ Tensor absolute(const Tensor& tensor) {
   Tensor result = tensor.clone();
   for (double& v : result.values<double>()) v = std::abs(v);
   return result;
+}
+
+void make_absolute(const std::vector<Tensor>& tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (!tensor.present() || tensor.dtype() != DType::f64) continue;
+    const auto values = tensor.values<double>();
+    parallel_for(tensor.elements(), 1 << 16, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) values[static_cast<size_t>(i)] = std::abs(values[static_cast<size_t>(i)]);
+    });
+  }
 }
 
 double growth(double terms) { return std::min(terms, 6 * std::sqrt(terms)); }
@@ -124,55 +136,118 @@ std::vector<double> doubles(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-// The expected values of result `index`, whole or sampled, and how far a correct kernel may be from them.
-Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Tensor& whole,
-                const Tensor& whole_magnitude) {
+// The elements `at` of result `index`, on all threads.
+std::vector<double> elements_at(const Oracle& o, size_t index, std::span<const Index> at) {
+  std::vector<double> values(at.size());
+  const auto part = static_cast<int64_t>(at.size() + static_cast<size_t>(threads()) - 1) / threads();
+  parallel_for(static_cast<int64_t>(at.size()), std::max<int64_t>(1, part), [&](int64_t first, int64_t last) {
+    const auto begin = static_cast<size_t>(first), count = static_cast<size_t>(last - first);
+    const std::span<double> to(values.data() + begin, count);
+    o.options.pass == Pass::backward ? o.op->backward_at(o.context, index, at.subspan(begin, count), to)
+                                     : o.op->forward_at(o.context, index, at.subspan(begin, count), to);
+  });
+  return values;
+}
+
+Expected expect_nothing_yet(const Oracle& o, size_t index, const TensorSpec& spec) {
   const bool backward = o.options.pass == Pass::backward;
   Expected e{.value = (backward ? "x" : "y") + std::to_string(index),
              .role = backward ? Executable::Role::gradient : Executable::Role::value,
              .dtype = spec.dtype,
              .shape = spec.shape,
              .elements = spec.elements()};
-  const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
-  e.exact = !is_float(spec.dtype) || (rounding.exact && o.options.inputs == InputValues::integers);
-
-  std::vector<double> magnitude, stored_magnitude;
-  if (whole.present()) {
-    e.values = doubles(whole);
-    magnitude = doubles(whole_magnitude);
-    if (const Tensor kept = o.op->stored_magnitude(o.context, o.options.pass, index, spec.dtype); kept.present())
-      stored_magnitude = doubles(kept);
-  } else {
-    e.at = sample_indices(spec.shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + index));
-    if (e.at.empty())
-      for (Index i = 0; i < spec.elements(); ++i) e.at.push_back(i);
-    const auto at = [&](const Context& c) {
-      std::vector<double> values(e.at.size());
-      backward ? o.op->backward_at(c, index, e.at, values) : o.op->forward_at(c, index, e.at, values);
-      return values;
-    };
-    e.values = at(o.context);
-    magnitude = at(o.absolute_context());
-    for (double& m : magnitude) m = std::abs(m);  // a negative alpha
-  }
-
-  const double accumulate = round_off(spec.dtype == DType::f64 ? DType::f64 : DType::f32);
-  const double stored = rounding.stored_outputs ? round_off(spec.dtype) : 0;
-  const double relative =
-      ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, spec.dtype) + stored) *
-      math_amplification(o.options.math);
-  // Below the smallest normal number rounding is absolute, not relative.
-  const double tiny = spec.dtype == DType::f64 ? 0x1p-1022 : spec.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
-  e.tolerance.resize(e.values.size());
-  stored_magnitude.resize(e.values.size(), 0.0);
-  for (size_t i = 0; i < e.values.size(); ++i) {
-    const double rounded = std::abs(e.values[i]) + stored_magnitude[i];
-    e.tolerance[i] = e.exact ? 0 : relative * magnitude[i] + round_off(spec.dtype) * rounded + tiny;
-  }
+  e.exact = !is_float(spec.dtype) ||
+            (o.op->rounding(o.in, o.options.pass, index).exact && o.options.inputs == InputValues::integers);
   return e;
 }
 
+// How far a correct kernel may be from the values of result `index`. `kept`: the scale of what is stored on the way,
+// rounded to the result's type (empty: nothing is).
+void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnitude, std::span<const double> kept,
+                   Expected& e) {
+  const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
+  const double accumulate = round_off(e.dtype == DType::f64 ? DType::f64 : DType::f32);
+  const double stored = rounding.stored_outputs ? round_off(e.dtype) : 0;
+  const double relative =
+      ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, e.dtype) + stored) *
+      math_amplification(o.options.math);
+  // Below the smallest normal number rounding is absolute, not relative.
+  const double tiny = e.dtype == DType::f64 ? 0x1p-1022 : e.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
+  e.tolerance.resize(e.values.size());
+  for (size_t i = 0; i < e.values.size(); ++i) {
+    const double rounded = std::abs(e.values[i]) + (kept.empty() ? 0 : kept[i]);
+    e.tolerance[i] = e.exact ? 0 : relative * std::abs(magnitude[i]) + round_off(e.dtype) * rounded + tiny;
+  }
+}
+
+using IsWanted = std::function<bool(size_t)>;
+
+size_t results_of(const Oracle& o) { return o.options.pass == Pass::backward ? o.in.size() : o.out.size(); }
+const TensorSpec& result_spec(const Oracle& o, size_t i) {
+  return o.options.pass == Pass::backward ? o.in[i] : o.out[i];
+}
+
+// A seeded sample of every result. First all values, then all magnitudes: in between the context becomes its absolute
+// values in place, because these tensors may be most of the memory.
+void expect_samples(Oracle& o, const IsWanted& is_wanted, Problem& problem) {
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < results_of(o); ++i) {
+    if (!is_wanted(i)) continue;
+    const TensorSpec& spec = result_spec(o, i);
+    Expected e = expect_nothing_yet(o, i, spec);
+    e.at = sample_indices(spec.shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + i));
+    if (e.at.empty())
+      for (Index at = 0; at < spec.elements(); ++at) e.at.push_back(at);
+    e.values = elements_at(o, i, e.at);
+    indices.push_back(i);
+    problem.expected.push_back(std::move(e));
+  }
+  make_absolute(o.context.inputs);
+  make_absolute(o.context.output_gradients);
+  for (size_t k = 0; k < indices.size(); ++k) {
+    Expected& e = problem.expected[k];
+    set_tolerance(o, indices[k], e.exact ? e.values : elements_at(o, indices[k], e.at), {}, e);
+  }
+}
+
+// Every element. Sums of products: the scale of errors is the operator applied to absolute values.
+void expect_all(Oracle& o, const std::vector<bool>& wanted, const IsWanted& is_wanted, Problem& problem) {
+  const bool backward = o.options.pass == Pass::backward;
+  Context of_absolutes;
+  bool have_absolutes = false;
+  for (size_t i = 0; i < results_of(o); ++i) {
+    if (!is_wanted(i)) continue;
+    const TensorSpec& spec = result_spec(o, i);
+    const Tensor whole = backward ? o.context.input_gradient(i) : o.context.output(i);
+    Tensor magnitude = o.op->magnitude(o.context, o.options.pass, i);
+    if (!magnitude.present() && is_float(spec.dtype)) {
+      if (!have_absolutes) {
+        of_absolutes = o.absolute_context();
+        of_absolutes.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
+        o.op->forward(of_absolutes);
+        if (backward) {
+          of_absolutes.input_gradients = allocate(o.in, wanted);
+          o.op->backward(of_absolutes);
+        }
+        have_absolutes = true;
+      }
+      magnitude = backward ? of_absolutes.input_gradient(i) : of_absolutes.output(i);
+    } else if (!magnitude.present()) {
+      magnitude = whole;
+    }
+    Expected e = expect_nothing_yet(o, i, spec);
+    e.values = doubles(whole);
+    const Tensor kept = o.op->stored_magnitude(o.context, o.options.pass, i, spec.dtype);
+    set_tolerance(o, i, doubles(magnitude), kept.present() ? doubles(kept) : std::vector<double>(), e);
+    problem.expected.push_back(std::move(e));
+  }
+}
+
 }  // namespace
+
+std::string result_name(const Expected& e) {
+  return (e.role == Executable::Role::gradient ? "gradient of " : "") + e.value;
+}
 
 InputValues parse_input_values(std::string_view text) {
   static const std::vector<std::string> legal{"uniform", "normal", "integers", "nan"};
@@ -242,11 +317,10 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
 
   std::vector<bool> wanted(o.in.size());
   for (size_t i = 0; i < o.in.size(); ++i) wanted[i] = one.inputs[i].differentiable && is_float(o.in[i].dtype);
-  const size_t results = backward ? o.in.size() : o.out.size();
   const auto is_wanted = [&](size_t i) { return backward ? o.in[i].present && wanted[i] : true; };
 
   bool sampled = cost.flops > options.full_flops;
-  for (size_t i = 0; sampled && i < results; ++i) sampled = !is_wanted(i) || can_sample(i);
+  for (size_t i = 0; sampled && i < results_of(o); ++i) sampled = !is_wanted(i) || can_sample(i);
   if (!sampled) {
     o.context.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
     o.op->forward(o.context);
@@ -258,34 +332,7 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
     }
   }
 
-  // Sums of products: the scale of errors is the operator applied to absolute values.
-  Context of_absolutes;
-  bool have_absolutes = false;
-  for (size_t i = 0; i < results; ++i) {
-    if (!is_wanted(i)) continue;
-    const TensorSpec& spec = backward ? o.in[i] : o.out[i];
-    Tensor whole, magnitude;
-    if (!sampled) {
-      whole = backward ? o.context.input_gradient(i) : o.context.output(i);
-      magnitude = o.op->magnitude(o.context, options.pass, i);
-      if (!magnitude.present() && is_float(spec.dtype)) {
-        if (!have_absolutes) {
-          of_absolutes = o.absolute_context();
-          of_absolutes.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
-          o.op->forward(of_absolutes);
-          if (backward) {
-            of_absolutes.input_gradients = allocate(o.in, wanted);
-            o.op->backward(of_absolutes);
-          }
-          have_absolutes = true;
-        }
-        magnitude = backward ? of_absolutes.input_gradient(i) : of_absolutes.output(i);
-      } else if (!magnitude.present()) {
-        magnitude = whole;
-      }
-    }
-    problem.expected.push_back(expect(o, i, spec, whole, magnitude));
-  }
+  sampled ? expect_samples(o, is_wanted, problem) : expect_all(o, wanted, is_wanted, problem);
   return problem;
 }
 
@@ -311,9 +358,8 @@ CheckResult check_results(const Problem& problem, Executable& executable) {
     const auto fail = [&](size_t i, Index at, double got) {
       if (!result.passed) return;
       result.passed = false;
-      result.reason = fmt::format("{}{}[{}] is {:.9g}, expected {:.9g} +- {:.2g}",
-                                  e.role == Executable::Role::gradient ? "gradient of " : "", e.value, at, got,
-                                  e.values[i], e.tolerance[i]);
+      result.reason = fmt::format("{}[{}] is {:.9g}, expected {:.9g} +- {:.2g}", result_name(e), at, got, e.values[i],
+                                  e.tolerance[i]);
     };
     if (actual.elements() != e.elements) {
       result.passed = false;

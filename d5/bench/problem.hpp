@@ -24,6 +24,8 @@ struct Expected {
   bool exact = false;  // must agree bit for bit after one rounding to dtype
 };
 
+std::string result_name(const Expected&);  // "y0", "gradient of x1"
+
 struct ProblemOptions {
   Pass pass = Pass::forward;
   InputValues inputs = InputValues::uniform;

@@ -7,8 +7,8 @@
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
 #include "d5/cli/plugins.hpp"
-#include "d5/cli/values.hpp"
 #include "d5/core/plugins.hpp"
+#include "d5/recipe/values.hpp"
 #include "d5/report/jsonl.hpp"
 #include "d5/report/reproduce.hpp"
 

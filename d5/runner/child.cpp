@@ -29,12 +29,6 @@ constexpr size_t kept_output_bytes = 2048;
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
-// A machine without memory left is no machine: a sixteenth stays for everybody else.
-size_t default_memory_limit() {
-  const size_t available = available_memory_bytes();
-  return available - available / 16;
-}
-
 // The answer that belongs to a request.
 std::string answer_to(const std::string& request) {
   static const std::map<std::string, std::string> answers{
@@ -47,8 +41,15 @@ std::string answer_to(const std::string& request) {
 
 }  // namespace
 
+// A machine without memory left is no machine: a sixteenth stays for everybody else.
+size_t memory_limit(const ChildLimits& limits) {
+  if (limits.memory_bytes > 0) return limits.memory_bytes;
+  const size_t available = available_memory_bytes();
+  return available - available / 16;
+}
+
 Child::Child(ChildSettings settings) : settings_(std::move(settings)) {
-  if (settings_.limits.memory_bytes == 0) settings_.limits.memory_bytes = default_memory_limit();
+  settings_.limits.memory_bytes = memory_limit(settings_.limits);
   const StartedProcess started =
       start_process({settings_.command, settings_.environment, settings_.cores, settings_.nested});
   pid_ = started.pid;

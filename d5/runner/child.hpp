@@ -25,6 +25,7 @@ struct ChildLimits {
   double seconds = 600;     // for one request
   size_t memory_bytes = 0;  // resident size; 0: what the machine has, less a reserve
 };
+size_t memory_limit(const ChildLimits&);  // in bytes, as of now
 
 struct ChildSettings {
   std::vector<std::string> command;  // {program, "worker"}; a foreign worker is any other program

@@ -68,6 +68,8 @@ class Worker {
     sessions_.erase(id);  // first the old one's memory, then the new one's
     const Json fields = request.at("case");
     sessions_[id] = bench_of(fields).open(fields);
+    if (request.contains("metrics"))
+      sessions_[id]->want({request["metrics"].get<std::vector<std::string>>(), request.value("files", "")});
     Json message = to_json(sessions_[id]->prepare(parse_depth(request.value("depth", "measure"))));
     message["say"] = "prepared";
     return message;
