@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -44,6 +45,18 @@ LayoutChoice parse_layout(std::string_view name) {
   static constexpr std::array<std::pair<const char*, LayoutChoice>, 2> all{
       {{"plain", LayoutChoice::plain}, {"fast", LayoutChoice::fast}}};
   return parse(all, "[backend]", "layout", name);
+}
+
+DeviceName parse_device(std::string_view text) {
+  if (text == "cpu") return {"cpu"};
+  if (text == "cuda") return {"cuda"};
+  constexpr std::string_view prefix = "cuda:";
+  const std::string_view digits = text.starts_with(prefix) ? text.substr(prefix.size()) : "";
+  int index = 0;
+  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (digits.empty() || end.ec != std::errc() || end.ptr != digits.data() + digits.size() || index < 0)
+    throw UsageError("[backend] device is '{}'; legal: cpu, cuda, cuda:N", text);
+  return {"cuda", index};
 }
 
 std::vector<BackendStatus> backend_statuses() {
