@@ -177,7 +177,7 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
   double terms = 1;
   for (size_t i = 0; i < (backward ? o.in.size() : o.out.size()); ++i)
     if (!backward || one.inputs[i].differentiable) terms = std::max(terms, o.op->rounding(o.in, options.pass, i).terms);
-  const int64_t integers = exact_integer_range(terms, o.in[0].dtype);
+  const int64_t integers = exact_integer_range(terms, o.in.empty() ? DType::f32 : o.in[0].dtype);
 
   Problem problem{.pass = options.pass};
   for (size_t i = 0; i < o.in.size(); ++i) {

@@ -78,6 +78,10 @@ Context separated_context(const Operator& op, const OperatorCase& one, uint64_t 
     c.inputs.emplace_back();
     c.input_gradients.emplace_back();
     if (!input.spec.present) continue;
+    if (input.spec.known) {
+      c.inputs[i] = input.spec.known->cast(compute_dtype(input.spec.dtype));
+      continue;
+    }
     Tensor values(DType::f64, input.spec.shape);
     fill_separated(values, input, Rng(seed, i));
     if (is_float(input.spec.dtype) && input.differentiable) c.input_gradients[i] = Tensor(DType::f64, input.spec.shape);
@@ -96,6 +100,7 @@ Context separated_context(const Operator& op, const OperatorCase& one, uint64_t 
 
 std::vector<GradientDeviation> check_gradient(const Operator& op, const OperatorCase& one, uint64_t seed) {
   Context c = separated_context(op, one, seed);
+  if (std::ranges::none_of(c.input_gradients, &Tensor::present)) return {};
   op.forward(c);
   op.backward(c);
   const double rounding = rounding_of_sum(op, one, c);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "d5/operators/known.hpp"
+
 namespace d5 {
 namespace {
 
@@ -27,10 +29,8 @@ std::span<double> cleared(const Tensor& tensor) {
 
 Tensor evaluate_on_absolute_values(const Operator& op, const Context& c, Pass pass, size_t index) {
   Context scale{.inputs = absolute(c.inputs)};
-  std::vector<TensorSpec> specs;
-  for (const Tensor& input : scale.inputs)
-    specs.push_back(input.present() ? TensorSpec{input.dtype(), input.shape()} : TensorSpec::absent());
-  for (const TensorSpec& spec : op.infer(specs)) scale.outputs.emplace_back(compute_dtype(spec.dtype), spec.shape);
+  for (const TensorSpec& spec : op.infer(known_specs(scale.inputs)))
+    scale.outputs.emplace_back(compute_dtype(spec.dtype), spec.shape);
   op.forward(scale);
   if (pass == Pass::forward) return scale.outputs.at(index).cast(DType::f64);
   scale.output_gradients = absolute(c.output_gradients);

@@ -38,7 +38,8 @@ Drawn random_run(const std::string& name, const Attributes& values, uint64_t see
     t = narrow.cast(DType::f64);
   };
   for (size_t i = 0; i < run.c.inputs.size(); ++i)
-    redraw(run.c.inputs[i], i, run.one.inputs[i].low, run.one.inputs[i].high);
+    if (run.one.inputs[i].spec.present && !run.one.inputs[i].spec.known)
+      redraw(run.c.inputs[i], i, run.one.inputs[i].low, run.one.inputs[i].high);
   redraw(run.c.output_gradients[0], 100, -1, 1);
   run.op->forward(run.c);
   run.op->backward(run.c);
@@ -194,6 +195,56 @@ TEST(RoundingBounds, GemmWithFactorsOfBothSigns) {
     EXPECT_GT(share_of_bound(run, Pass::forward, 0, product(true)), 10);
     for (const double value : list(error_scale(*run.op, run.c, Pass::forward, 0))) EXPECT_GT(value, 50);  // about k / 4
   }
+}
+
+// A whole row by f32 arithmetic, as kernels compute these reductions; gives y and dx.
+std::pair<std::vector<float>, std::vector<float>> reduction(const std::string& op, const Drawn& run, bool narrow) {
+  const auto x = floats(run.c.input(0)), dy = floats(run.c.output_gradient(0));
+  const size_t n = static_cast<size_t>(run.c.input(0).shape().back());
+  std::vector<float> y, dx(x.size());
+  for (size_t row = 0; row < x.size(); row += n) {
+    const float top = op == "ReduceLogSumExp" ? *std::max_element(x.begin() + row, x.begin() + row + n) : 0;
+    Accumulator sum{narrow};
+    float product = 1;
+    for (size_t i = row; i < row + n; ++i) {
+      sum += op == "ReduceL2" ? x[i] * x[i] : op == "ReduceLogSumExp" ? std::exp(x[i] - top) : x[i];
+      product *= x[i];
+      if (narrow) product = BFloat16(product);
+    }
+    y.push_back(op == "ReduceMean"   ? sum.sum / static_cast<float>(n)
+                : op == "ReduceL2"   ? std::sqrt(sum.sum)
+                : op == "ReduceProd" ? product
+                                     : top + std::log(sum.sum));
+    for (size_t i = row; i < row + n; ++i) {
+      const float d = dy[y.size() - 1];
+      dx[i] = op == "ReduceMean"     ? d / static_cast<float>(n)
+              : op == "ReduceL2"     ? d * x[i] / y.back()
+              : op == "ReduceProd"   ? d * y.back() / x[i]
+              : op == "ReduceLogSum" ? d / sum.sum
+                                     : d * std::exp(x[i] - y.back());
+    }
+  }
+  return {y, dx};
+}
+
+TEST(RoundingBounds, Reductions) {
+  for (const char* op : {"ReduceMean", "ReduceL2", "ReduceProd", "ReduceLogSum", "ReduceLogSumExp"})
+    for (const uint64_t seed : {1, 2, 3, 4, 5})
+      for (const char* shape : {"4x3", "3x17", "5x200"}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", op, shape, seed));
+        const Drawn run = random_run(op, {{"shape", shape}, {"axes", "1"}}, seed);
+        const auto [y, dx] = reduction(op, run, false);
+        EXPECT_LE(share_of_bound(run, Pass::forward, 0, y), 1);
+        EXPECT_LE(share_of_bound(run, Pass::backward, 0, dx), 1);
+        const auto [bad_y, bad_dx] = reduction(op, run, true);
+        EXPECT_GT(share_of_bound(run, Pass::forward, 0, bad_y), 5);
+        if (op != std::string("ReduceMean")) {
+          EXPECT_GT(share_of_bound(run, Pass::backward, 0, bad_dx), 5);
+        }
+        std::vector<float> shifted = dx;
+        std::rotate(shifted.begin(), shifted.begin() + 1, shifted.end());
+        EXPECT_GT(share_of_bound(run, Pass::backward, 0, shifted), 100);
+      }
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "d5/operators/gradient_check.hpp"
+#include "d5/operators/known.hpp"
 #include "d5/operators/operator.hpp"
 
 namespace d5 {
@@ -35,25 +37,19 @@ inline std::unique_ptr<Operator> made(const std::string& op, const Attributes& a
   return registered<operators>(op).make(attributes);
 }
 
-inline std::vector<TensorSpec> specs_of(const std::vector<Tensor>& tensors) {
-  std::vector<TensorSpec> specs;
-  for (const Tensor& t : tensors)
-    specs.push_back(t.present() ? TensorSpec{t.dtype(), t.shape()} : TensorSpec::absent());
-  return specs;
-}
-
 inline Context forward(const Operator& op, std::vector<Tensor> inputs) {
   Context c{.inputs = std::move(inputs)};
-  for (const TensorSpec& spec : op.infer(specs_of(c.inputs)))
+  for (const TensorSpec& spec : op.infer(known_specs(c.inputs)))
     c.outputs.emplace_back(compute_dtype(spec.dtype), spec.shape);
   op.forward(c);
   return c;
 }
 
-// Gradients of all float inputs for this gradient of output 0.
+// Gradients of all inputs of f64 for this gradient of output 0.
 inline void backward(const Operator& op, Context& c, Tensor gradient) {
   c.output_gradients = {std::move(gradient)};
-  for (const Tensor& t : c.inputs) c.input_gradients.push_back(t.present() ? Tensor(DType::f64, t.shape()) : Tensor());
+  for (const Tensor& t : c.inputs)
+    c.input_gradients.push_back(t.present() && t.dtype() == DType::f64 ? Tensor(DType::f64, t.shape()) : Tensor());
   op.backward(c);
 }
 
@@ -90,7 +86,8 @@ inline void expect_cases_hold(const std::string& op) {
     const auto made_op = entry.make(one.attributes);
     Context c = separated_context(*made_op, one, 7);
     made_op->forward(c);
-    made_op->backward(c);
+    const bool has_gradient = std::ranges::any_of(c.input_gradients, &Tensor::present);
+    if (has_gradient) made_op->backward(c);
     const auto compare = [&](const Tensor& whole, auto&& sampled, double scale) {
       std::vector<Index> at;
       const Index step = std::max<Index>(1, whole.elements() / 2000);
@@ -113,6 +110,7 @@ inline void expect_cases_hold(const std::string& op) {
     }
     const auto specs = one.specs();
     for (const Pass pass : {Pass::forward, Pass::backward}) {
+      if (pass == Pass::backward && !has_gradient) continue;
       EXPECT_GT(made_op->cost(specs, pass).bytes, 0);
       EXPECT_TRUE(std::isfinite(made_op->cost(specs, pass).flops));
     }
