@@ -119,10 +119,12 @@ Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Ten
   const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
   e.exact = !is_float(spec.dtype) || (rounding.exact && o.options.inputs == InputValues::integers);
 
-  std::vector<double> magnitude;
+  std::vector<double> magnitude, stored_magnitude;
   if (whole.present()) {
     e.values = doubles(whole);
     magnitude = doubles(whole_magnitude);
+    if (const Tensor kept = o.op->stored_magnitude(o.context, o.options.pass, index, spec.dtype); kept.present())
+      stored_magnitude = doubles(kept);
   } else {
     e.at = sample_indices(spec.shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + index));
     if (e.at.empty())
@@ -145,8 +147,11 @@ Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Ten
   // Below the smallest normal number rounding is absolute, not relative.
   const double tiny = spec.dtype == DType::f64 ? 0x1p-1022 : spec.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
   e.tolerance.resize(e.values.size());
-  for (size_t i = 0; i < e.values.size(); ++i)
-    e.tolerance[i] = e.exact ? 0 : relative * magnitude[i] + round_off(spec.dtype) * std::abs(e.values[i]) + tiny;
+  stored_magnitude.resize(e.values.size(), 0.0);
+  for (size_t i = 0; i < e.values.size(); ++i) {
+    const double rounded = std::abs(e.values[i]) + stored_magnitude[i];
+    e.tolerance[i] = e.exact ? 0 : relative * magnitude[i] + round_off(spec.dtype) * rounded + tiny;
+  }
   return e;
 }
 

@@ -19,6 +19,8 @@ void Operator::backward(Context&) const { throw Error("[operator] this operator 
 bool Operator::forward_at(const Context&, size_t, std::span<const Index>, std::span<double>) const { return false; }
 bool Operator::backward_at(const Context&, size_t, std::span<const Index>, std::span<double>) const { return false; }
 Tensor Operator::magnitude(const Context&, Pass, size_t) const { return {}; }
+Tensor Operator::stored_magnitude(const Context&, Pass, size_t, DType) const { return {}; }
+std::optional<Operator::Batch> Operator::batch(std::span<const TensorSpec>) const { return {}; }
 
 std::vector<TensorSpec> OperatorCase::specs() const {
   std::vector<TensorSpec> all;

@@ -88,6 +88,16 @@ class Operator {
   // The scale of errors in that result, elementwise (f64). Absent: the operator is a sum of products, so the scale is
   // the operator applied to absolute values. Called after forward (and backward) filled the context.
   virtual Tensor magnitude(const Context&, Pass, size_t index) const;
+  // The same for what a kernel may keep in the element type on its way to the result (a gate, a normalised row), which
+  // is `type`: the bound grows by u_output * this. Absent: results alone are rounded to their type.
+  virtual Tensor stored_magnitude(const Context&, Pass, size_t index, DType type) const;
+
+  // Entries along these axes (samples of a batch) do not depend on each other, so that a large case can be checked on a
+  // few of them. -1: the tensor has no such axis (weights).
+  struct Batch {
+    std::vector<Index> inputs, outputs;
+  };
+  virtual std::optional<Batch> batch(std::span<const TensorSpec> in) const;  // default: none
 };
 
 // ---- cases at level 0
