@@ -90,6 +90,9 @@ class Executable {
 
   virtual size_t bytes() const = 0;   // activations, gradients and workspace that this executable owns
   virtual Facts kernels() const = 0;  // node -> the implementation that was chosen, as the library names it
+  // Why results of this pass are rounded to the tensors' own type (where that is narrower than f32) before they are
+  // final: a library that adds in bf16. A check then counts roundings of that type. Empty: f32 or wider up to the end.
+  virtual std::string narrow_arithmetic(Pass) const { return ""; }
 };
 
 // A point in time on the backend's own clock: device events on a GPU. The backend owns the event; the last hundred

@@ -117,7 +117,8 @@ Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Ten
              .dtype = spec.dtype,
              .elements = spec.elements()};
   const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
-  e.exact = !is_float(spec.dtype) || (rounding.exact && o.options.inputs == InputValues::integers);
+  const bool narrow = o.options.narrow && is_float(spec.dtype) && bits(spec.dtype) < 32;
+  e.exact = !is_float(spec.dtype) || (rounding.exact && o.options.inputs == InputValues::integers && !narrow);
 
   std::vector<double> magnitude, stored_magnitude;
   if (whole.present()) {
@@ -139,7 +140,7 @@ Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Ten
     for (double& m : magnitude) m = std::abs(m);  // a negative alpha
   }
 
-  const double accumulate = round_off(spec.dtype == DType::f64 ? DType::f64 : DType::f32);
+  const double accumulate = round_off(spec.dtype == DType::f64 || narrow ? spec.dtype : DType::f32);
   const double stored = rounding.stored_outputs ? round_off(spec.dtype) : 0;
   const double relative =
       ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, spec.dtype) + stored) *

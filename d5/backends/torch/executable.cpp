@@ -145,11 +145,12 @@ class TorchExecutable final : public Executable {
   }
 
   // Inputs, outputs, seeds and gradients that lie outside the set; on a device the most that was ever allocated in this
-  // process, activations and workspaces included.
+  // process beside the set, activations and workspaces included.
   size_t bytes() const override {
     if (!device_.is_cpu()) {
       const auto stats = at::getDeviceAllocator(device_.type())->getDeviceStats(device_.index());
-      return static_cast<size_t>(stats.allocated_bytes[0].peak);
+      const size_t most = static_cast<size_t>(stats.allocated_bytes[0].peak);
+      return most - std::min(most, static_cast<size_t>(parameters_.elements()) * 2 * sizeof(float));
     }
     size_t sum = 0;
     for (size_t i = 0; i < plan_.values.size(); ++i)
@@ -159,6 +160,14 @@ class TorchExecutable final : public Executable {
                                              std::pair{plan_.values[i].gradient, &slot.gradients[i]}})
             if (kept && tensor->defined()) sum += tensor->nbytes();
     return sum;
+  }
+
+  std::string narrow_arithmetic(Pass pass) const override {
+    for (const PlannedNode& node : plan_.nodes)
+      if (const auto& why = pass == Pass::forward ? node.prepared.narrow_forward : node.prepared.narrow_backward;
+          !why.empty())
+        return why;
+    return "";
   }
 
   Facts kernels() const override {
@@ -328,6 +337,34 @@ class TorchExecutable final : public Executable {
 
 }  // namespace
 
+namespace {
+
+// ATen has no list of what its functions take, so types beside f32 and f64 are tried on zeros where that is quick. What
+// else may go wrong with zeros (a division by one) is no reason.
+std::optional<std::string> refusal(const Graph& graph, const CompileOptions& options, at::Device device) {
+  constexpr double quick_bytes = 64 << 20;
+  double bytes = 0;
+  bool usual = true;
+  for (const auto& [name, spec] : infer_specs(graph)) {
+    bytes += spec.bytes();
+    usual = usual && (spec.dtype == DType::f32 || spec.dtype == DType::f64);
+  }
+  if (usual || bytes > quick_bytes) return {};
+  try {
+    ParameterSet parameters(DType::f32, memory_of(device));
+    TorchExecutable trial(graph, parameters, options, device);
+    trial.forward({});
+    if (options.mode == Mode::training) trial.backward({});
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    for (const char* sign : {"not implemented", "not support", "nsupported"})
+      if (what.find(sign) != std::string::npos) return what;
+  }
+  return {};
+}
+
+}  // namespace
+
 std::optional<std::string> why_not_graph(const Graph& graph, const CompileOptions& options, at::Device device) {
   if (options.kernel != "builtin" && std::ranges::none_of(graph.nodes, [&](const Node& node) {
         return make_kernel("torch", node.op, options.kernel) != nullptr;
@@ -336,7 +373,7 @@ std::optional<std::string> why_not_graph(const Graph& graph, const CompileOption
   try {
     const Position position;
     const Plan plan(graph, options, device, &position);
-    return {};
+    return refusal(graph, options, device);
   } catch (const UsageError&) {
     throw;
   } catch (const Error& error) {

@@ -31,4 +31,21 @@ std::optional<std::vector<int64_t>> Setup::integers(size_t input, const std::str
   return {};
 }
 
+std::optional<double> Setup::real(size_t input, double otherwise) const {
+  if (!has(input)) return otherwise;
+  if (!inputs[input].known) return {};
+  return inputs[input].known->cast(DType::f64).values<double>()[0];
+}
+
+Prepared Prepared::rounds_between() && {
+  return std::move(*this).narrow("several functions, each of which stores its result in the type of the tensors",
+                                 "several functions, each of which stores its result in the type of the tensors");
+}
+
+Prepared Prepared::narrow(std::string forward, std::string backward) && {
+  narrow_forward = std::move(forward);
+  narrow_backward = std::move(backward);
+  return std::move(*this);
+}
+
 }  // namespace d5::libtorch

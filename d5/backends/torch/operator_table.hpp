@@ -37,6 +37,7 @@ struct Setup {
   // The value of a small input that is known before the run (the shape of Reshape), or of the attribute of that name,
   // as ONNX had it in earlier versions. Absent: neither is there, or it is not known.
   std::optional<std::vector<int64_t>> integers(size_t input, const std::string& attribute = "") const;
+  std::optional<double> real(size_t input, double otherwise) const;  // a scalar; `otherwise` where it is not given
 };
 
 struct Prepared {
@@ -44,6 +45,13 @@ struct Prepared {
   std::string function;  // as ATen names it
   bool spatial = false;  // channels last is its fast layout
   std::string why_not;
+  // Where a node rounds to the type of its tensors on its way to the result, and why; by pass. Empty: sums and
+  // intermediate results are held in f32 at least.
+  std::string narrow_forward, narrow_backward;
+
+  // Several ATen functions: each stores its result in the type of the tensors.
+  Prepared rounds_between() &&;
+  Prepared narrow(std::string forward, std::string backward) &&;
 };
 using Prepare = std::function<Prepared(const Setup&)>;
 
@@ -53,8 +61,8 @@ const Prepare* find_operator(const std::string& op);  // or null
 struct OperatorLine {
   OperatorLine(const std::string& op, Prepare prepare) { add_operator(op, std::move(prepare)); }
 };
-#define D5_TORCH_OPERATOR(name, prepare) \
-  [[maybe_unused]] static const ::d5::libtorch::OperatorLine D5_JOIN(d5_torch_operator_, __COUNTER__) { name, prepare }
+#define D5_TORCH_OPERATOR(name, ...) \
+  [[maybe_unused]] static const ::d5::libtorch::OperatorLine D5_JOIN(d5_torch_operator_, __COUNTER__)(name, __VA_ARGS__)
 
 template <class... Args>
 Prepared refuse(fmt::format_string<Args...> text, Args&&... args) {

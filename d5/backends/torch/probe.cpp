@@ -10,6 +10,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -45,7 +46,8 @@ class TorchProbe final : public DeviceProbe {
     const c10::DeviceGuard guard(device_);
     use(math, false);
     constexpr int64_t n = 4096;
-    auto& [a, b, c] = factors_[type];
+    std::array<at::Tensor, 3>& factors = factors_[type];
+    at::Tensor &a = factors[0], &b = factors[1], &c = factors[2];
     if (!a.defined()) {
       const auto options = at::dtype(scalar_type(type)).device(device_);
       a = at::rand({n, n}, options);
