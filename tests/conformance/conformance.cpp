@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every backend x operator x case x dtype, forward and gradient, against the oracle. Prints a table: what passed, and
 // for what is unsupported the reason. Anything else is a failure, and so is a backend that supports nothing.
-//   conformance [BACKEND...]        default: every backend that is there
+//   conformance [--device DEVICE] [BACKEND...]        default: every backend that is there, on the cpu
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -20,12 +20,13 @@ struct Tally {
   std::set<std::string> reasons;
 };
 
-Json case_of(const std::string& op, const Attributes& values, const std::string& backend, const char* dtype,
-             const char* pass, const char* layout) {
+Json case_of(const std::string& op, const Attributes& values, const std::string& backend, const std::string& device,
+             const char* dtype, const char* pass, const char* layout) {
   Json fields = to_json(values);
   fields.update(
       {{"kind", "op"}, {"operator", op}, {"backend", backend}, {"dtype", dtype}, {"pass", pass}, {"layout", layout}});
   fields["threads"] = usable_cores();
+  fields["device"] = device;
   return bench_of(fields).complete(fields);
 }
 
@@ -62,7 +63,7 @@ void check(const Json& fields, Tally& tally) {
   }
 }
 
-int run(const std::vector<std::string>& backends) {
+int run(const std::vector<std::string>& backends, const std::string& device) {
   int failed = 0;
   for (const std::string& backend : backends) {
     int passed = 0;
@@ -76,7 +77,7 @@ int run(const std::vector<std::string>& backends) {
           for (const Attributes& values : registered<operators>(op).cases) {
             if (!is_defined(op, values, dtype)) continue;
             for (const char* layout : {"fast", "plain"})
-              check(case_of(op, values, backend, dtype, pass, layout), tally);
+              check(case_of(op, values, backend, device, dtype, pass, layout), tally);
           }
           if (tally.passed + tally.unsupported + tally.failed == 0) continue;
           fmt::print("{:<10} {:<20} {:<5} {:<8} {:>6} {:>11} {:>6}\n", backend, op, dtype, pass, tally.passed,
@@ -99,8 +100,13 @@ int run(const std::vector<std::string>& backends) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> backends(argv + 1, argv + argc);
+  std::string device = "cpu";
+  if (backends.size() >= 2 && backends[0] == "--device") {
+    device = backends[1];
+    backends.erase(backends.begin(), backends.begin() + 2);
+  }
   if (backends.empty())
     for (const d5::BackendStatus& status : d5::backend_statuses())
       if (status.available) backends.push_back(status.name);
-  return d5::run(backends);
+  return d5::run(backends, device);
 }
