@@ -5,7 +5,11 @@
 #include <cstring>
 
 #include "d5/bench/op_case.hpp"
+#include "d5/bench/op_meters.hpp"
 #include "d5/bench/problem.hpp"
+#include "d5/bench/times_itself.hpp"
+#include "d5/bench/trust.hpp"
+#include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/measure/cache.hpp"
 #include "d5/measure/clock.hpp"
@@ -41,6 +45,8 @@ class OpSession final : public Session {
  public:
   explicit OpSession(Json fields) : fields_(std::move(fields)) {}
 
+  void want(const MetricRequest& request) override { meters_ = OpMeters(request); }
+
   Outcome prepare(Depth depth) override {
     Outcome outcome;
     if (depth == Depth::list) return outcome;
@@ -56,7 +62,7 @@ class OpSession final : public Session {
     const OperatorCase one = describe(fields_);
     const Graph graph = single_node_graph(op, one);
     const CompileOptions options = compile_options(fields_);
-    if (options.mode == Mode::training && !has_gradient(one))
+    if (options.mode == Mode::training && !(has_gradient(one) && registered<operators>(op).has_backward))
       return {.status = "unsupported", .reason = fmt::format("{} has no gradient", op)};
     if (auto reason = backend_->why_not(graph, options)) return {.status = "unsupported", .reason = *reason};
     executable_ = backend_->compile(graph, parameters_, options);
@@ -66,7 +72,14 @@ class OpSession final : public Session {
         executable_->bytes() + static_cast<size_t>(parameters_.elements()) * sizeof(float) * 2;
     if (depth == Depth::build) return outcome;
 
-    if (!check_before(op, one, outcome)) return outcome;
+    const bool passed = check_before(op, one, outcome);
+    if (times_itself()) {
+      outcome.details["kernels"] = to_json(executable_->kernels());  // known once they have run
+      outcome.details["worker"] = times_itself()->details();
+    }
+    if (!passed) return outcome;
+    show_results();
+    meters_.report(outcome.details);
     if (depth == Depth::check) return outcome;
 
     describe_bound(op, one, outcome);
@@ -75,6 +88,34 @@ class OpSession final : public Session {
   }
 
   SliceResult run(const Slice& slice) override {
+    if (!flusher_) meters_.begin();  // what flushing costs is not the case's
+    SliceResult result = time_steps(slice);
+    if (!flusher_) meters_.end(slice.rewarm + slice.samples * slice.batch);
+    result.probe = {{"peak_flops", probe_->peak_flops(bound_type_)}, {"bandwidth", probe_->bandwidth(working_set_)}};
+    return result;
+  }
+
+  Outcome finish() override {
+    Outcome outcome;
+    const CheckResult check = checked(*problem_);
+    outcome.details["check"] = to_json(check);
+    if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
+    outcome.details["repeatable"] = same_bits();
+    meters_.report(outcome.details);
+    return outcome;
+  }
+
+  Tensor fetch(const std::string& tensor) override {
+    const bool gradient = tensor.starts_with("gradient ");
+    return executable_->read(gradient ? Executable::Role::gradient : Executable::Role::value,
+                             gradient ? tensor.substr(9) : tensor);
+  }
+
+ private:
+  TimesItself* times_itself() { return dynamic_cast<TimesItself*>(executable_.get()); }
+
+  SliceResult time_steps(const Slice& slice) {
+    if (times_itself()) return times_itself()->time_steps(slice, flusher_ ? flusher_->bytes() : 0);
     SliceResult result;
     result.seconds.reserve(static_cast<size_t>(slice.samples));
     result.start.reserve(static_cast<size_t>(slice.samples));
@@ -88,26 +129,9 @@ class OpSession final : public Session {
       const Mark end = backend_->mark();
       result.seconds.push_back(backend_->seconds(begin, end) / static_cast<double>(slice.batch));
     }
-    result.probe = {{"peak_flops", probe_->peak_flops(bound_type_)}, {"bandwidth", probe_->bandwidth(working_set_)}};
     return result;
   }
 
-  Outcome finish() override {
-    Outcome outcome;
-    const CheckResult check = check_results(*problem_, *executable_);
-    outcome.details["check"] = to_json(check);
-    if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
-    outcome.details["repeatable"] = same_bits();
-    return outcome;
-  }
-
-  Tensor fetch(const std::string& tensor) override {
-    const bool gradient = tensor.starts_with("gradient ");
-    return executable_->read(gradient ? Executable::Role::gradient : Executable::Role::value,
-                             gradient ? tensor.substr(9) : tensor);
-  }
-
- private:
   void step() {
     if (pass_of_ == Pass::forward)
       executable_->forward({});
@@ -119,10 +143,17 @@ class OpSession final : public Session {
   CheckResult run_once(const Problem& problem) {
     write_inputs(problem, *executable_);
     poison_results(problem, *executable_);
-    executable_->forward({});
-    if (problem.pass == Pass::backward) executable_->backward({});
-    backend_->synchronize();
-    return check_results(problem, *executable_);
+    run_again();
+    return checked(problem);
+  }
+
+  CheckResult checked(const Problem& problem) {
+    CheckResult check = check_results(problem, *executable_);
+    if (const std::string overrun = executable_->overrun(); !overrun.empty()) {
+      check.passed = false;
+      check.reason = overrun;
+    }
+    return check;
   }
 
   // The exact pass on small integers first, then the random inputs that will be timed.
@@ -151,12 +182,34 @@ class OpSession final : public Session {
       outcome.reason = check.reason;
       return false;
     }
+    const Trust trust = trust_in_oracle(op, one, *problem_, executable_->kernels(), options.seed);
+    outcome.status = trust.status;
+    outcome.reason = trust.reason;
+    if (trust.status == "failed") return false;
     if (check.powerless) {
       outcome.status = "mistrusted";
       outcome.reason = "the check had no power: every expected value is zero";
     }
     for (const Expected& e : problem_->expected) first_results_.push_back(executable_->read(e.role, e.value));
     return true;
+  }
+
+  // The results that were checked, and those of further runs where a metric wants them.
+  void show_results() {
+    for (int run = 0; run <= meters_.repeats(); ++run) {
+      if (run > 0) run_again();
+      for (size_t i = 0; i < problem_->expected.size(); ++i) {
+        const Expected& e = problem_->expected[i];
+        const Tensor actual = run == 0 ? first_results_[i] : executable_->read(e.role, e.value);
+        meters_.see({result_name(e), actual, e.at, e.values, e.tolerance}, run);
+      }
+    }
+  }
+
+  void run_again() {
+    executable_->forward({});
+    if (pass_of_ == Pass::backward) executable_->backward({});
+    backend_->synchronize();
   }
 
   bool same_bits() {
@@ -188,13 +241,8 @@ class OpSession final : public Session {
   void warm_up(Outcome& outcome) {
     std::vector<double> seconds;
     const double begin = now_seconds();
-    while ((seconds.size() < 3 || now_seconds() - begin < 0.1) && seconds.size() < 1000) {
-      if (flusher_) flusher_->flush();
-      const Mark from = backend_->mark();
-      step();
-      const Mark to = backend_->mark();
-      seconds.push_back(backend_->seconds(from, to));
-    }
+    while ((seconds.size() < 3 || now_seconds() - begin < 0.1) && seconds.size() < 1000)
+      seconds.push_back(time_steps({.samples = 1, .batch = 1, .rewarm = 0}).seconds.front());
     outcome.details["warmup_s"] = seconds;
     outcome.details["seconds_per_iteration"] =
         median({seconds.begin() + static_cast<long>(seconds.size() / 2), seconds.end()});
@@ -203,12 +251,13 @@ class OpSession final : public Session {
   Json fields_;
   Pass pass_of_ = Pass::forward;
   std::unique_ptr<Backend> backend_;
-  ParameterSet parameters_;
+  ParameterSet parameters_{DType::f32, guarded_memory()};
   std::unique_ptr<Executable> executable_;
   std::unique_ptr<Problem> problem_;
   std::vector<Tensor> first_results_;
   std::unique_ptr<CacheFlusher> flusher_;
   std::unique_ptr<Probe> probe_;
+  OpMeters meters_;
   DType bound_type_ = DType::f32;
   double working_set_ = 0;
 };

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "d5/core/convert.hpp"
+#include "d5/core/guard.hpp"
+#include "d5/core/parallel.hpp"
 #include "d5/core/rng.hpp"
 
 namespace d5 {
@@ -63,6 +66,16 @@ Tensor absolute(const Tensor& tensor) {
   return result;
 }
 
+void make_absolute(const std::vector<Tensor>& tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (!tensor.present() || tensor.dtype() != DType::f64) continue;
+    const auto values = tensor.values<double>();
+    parallel_for(tensor.elements(), 1 << 16, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) values[static_cast<size_t>(i)] = std::abs(values[static_cast<size_t>(i)]);
+    });
+  }
+}
+
 double growth(double terms) { return std::min(terms, 6 * std::sqrt(terms)); }
 
 // Extra relative error of every product where the arithmetic itself is allowed to be coarser than the accumulator.
@@ -97,9 +110,24 @@ struct Oracle {
 
 std::vector<Tensor> allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted) {
   std::vector<Tensor> tensors;
-  for (size_t i = 0; i < specs.size(); ++i)
-    tensors.push_back(specs[i].present && wanted[i] ? Tensor(compute_dtype(specs[i].dtype), specs[i].shape) : Tensor());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const DType type = compute_dtype(specs[i].dtype);
+    tensors.push_back(specs[i].present && wanted[i] ? Tensor(type, specs[i].shape, guarded_memory()) : Tensor());
+    if (tensors.back().present() && type != DType::string) tensors.back().fill_bytes(0xff);
+  }
   return tensors;
+}
+
+// What the operator's loops made must be what infer() promised, and nothing beside it may have been written.
+void check_made(const std::string& op, const std::vector<TensorSpec>& specs, const std::vector<Tensor>& made,
+                const char* what) {
+  for (size_t i = 0; i < made.size() && i < specs.size(); ++i) {
+    if (!made[i].present()) continue;
+    const TensorSpec promised{compute_dtype(specs[i].dtype), specs[i].shape}, came{made[i].dtype(), made[i].shape()};
+    if (came.dtype != promised.dtype || !(came.shape == promised.shape))
+      throw Error("[{}] made {} {} as {}; infer() promised {}", op, what, i, to_string(came), to_string(promised));
+    if (const std::string how = overrun(made[i]); !how.empty()) throw Error("[{}] wrote {} of {} {}", op, how, what, i);
+  }
 }
 
 std::vector<double> doubles(const Tensor& tensor) {
@@ -108,49 +136,118 @@ std::vector<double> doubles(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-// The expected values of result `index`, whole or sampled, and how far a correct kernel may be from them.
-Expected expect(const Oracle& o, size_t index, const TensorSpec& spec, const Tensor& whole,
-                const Tensor& whole_magnitude) {
+// The elements `at` of result `index`, on all threads.
+std::vector<double> elements_at(const Oracle& o, size_t index, std::span<const Index> at) {
+  std::vector<double> values(at.size());
+  const auto part = static_cast<int64_t>(at.size() + static_cast<size_t>(threads()) - 1) / threads();
+  parallel_for(static_cast<int64_t>(at.size()), std::max<int64_t>(1, part), [&](int64_t first, int64_t last) {
+    const auto begin = static_cast<size_t>(first), count = static_cast<size_t>(last - first);
+    const std::span<double> to(values.data() + begin, count);
+    o.options.pass == Pass::backward ? o.op->backward_at(o.context, index, at.subspan(begin, count), to)
+                                     : o.op->forward_at(o.context, index, at.subspan(begin, count), to);
+  });
+  return values;
+}
+
+Expected expect_nothing_yet(const Oracle& o, size_t index, const TensorSpec& spec) {
   const bool backward = o.options.pass == Pass::backward;
   Expected e{.value = (backward ? "x" : "y") + std::to_string(index),
              .role = backward ? Executable::Role::gradient : Executable::Role::value,
              .dtype = spec.dtype,
+             .shape = spec.shape,
              .elements = spec.elements()};
-  const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
-  e.exact = !is_float(spec.dtype) || (rounding.exact && o.options.inputs == InputValues::integers);
-
-  std::vector<double> magnitude;
-  if (whole.present()) {
-    e.values = doubles(whole);
-    magnitude = doubles(whole_magnitude);
-  } else {
-    e.at = sample_indices(spec.shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + index));
-    if (e.at.empty())
-      for (Index i = 0; i < spec.elements(); ++i) e.at.push_back(i);
-    const auto at = [&](const Context& c) {
-      std::vector<double> values(e.at.size());
-      backward ? o.op->backward_at(c, index, e.at, values) : o.op->forward_at(c, index, e.at, values);
-      return values;
-    };
-    e.values = at(o.context);
-    magnitude = at(o.absolute_context());
-    for (double& m : magnitude) m = std::abs(m);  // a negative alpha
-  }
-
-  const double accumulate = round_off(spec.dtype == DType::f64 ? DType::f64 : DType::f32);
-  const double stored = rounding.stored_outputs ? round_off(spec.dtype) : 0;
-  const double relative =
-      ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, spec.dtype) + stored) *
-      math_amplification(o.options.math);
-  // Below the smallest normal number rounding is absolute, not relative.
-  const double tiny = spec.dtype == DType::f64 ? 0x1p-1022 : spec.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
-  e.tolerance.resize(e.values.size());
-  for (size_t i = 0; i < e.values.size(); ++i)
-    e.tolerance[i] = e.exact ? 0 : relative * magnitude[i] + round_off(spec.dtype) * std::abs(e.values[i]) + tiny;
+  e.exact = !is_float(spec.dtype) ||
+            (o.op->rounding(o.in, o.options.pass, index).exact && o.options.inputs == InputValues::integers);
   return e;
 }
 
+// How far a correct kernel may be from the values of result `index`. `kept`: the scale of what is stored on the way,
+// rounded to the result's type (empty: nothing is).
+void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnitude, std::span<const double> kept,
+                   Expected& e) {
+  const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
+  const double accumulate = round_off(e.dtype == DType::f64 ? DType::f64 : DType::f32);
+  const double stored = rounding.stored_outputs ? round_off(e.dtype) : 0;
+  const double relative =
+      ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, e.dtype) + stored) *
+      math_amplification(o.options.math);
+  // Below the smallest normal number rounding is absolute, not relative.
+  const double tiny = e.dtype == DType::f64 ? 0x1p-1022 : e.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
+  e.tolerance.resize(e.values.size());
+  for (size_t i = 0; i < e.values.size(); ++i) {
+    const double rounded = std::abs(e.values[i]) + (kept.empty() ? 0 : kept[i]);
+    e.tolerance[i] = e.exact ? 0 : relative * std::abs(magnitude[i]) + round_off(e.dtype) * rounded + tiny;
+  }
+}
+
+using IsWanted = std::function<bool(size_t)>;
+
+size_t results_of(const Oracle& o) { return o.options.pass == Pass::backward ? o.in.size() : o.out.size(); }
+const TensorSpec& result_spec(const Oracle& o, size_t i) {
+  return o.options.pass == Pass::backward ? o.in[i] : o.out[i];
+}
+
+// A seeded sample of every result. First all values, then all magnitudes: in between the context becomes its absolute
+// values in place, because these tensors may be most of the memory.
+void expect_samples(Oracle& o, const IsWanted& is_wanted, Problem& problem) {
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < results_of(o); ++i) {
+    if (!is_wanted(i)) continue;
+    const TensorSpec& spec = result_spec(o, i);
+    Expected e = expect_nothing_yet(o, i, spec);
+    e.at = sample_indices(spec.shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + i));
+    if (e.at.empty())
+      for (Index at = 0; at < spec.elements(); ++at) e.at.push_back(at);
+    e.values = elements_at(o, i, e.at);
+    indices.push_back(i);
+    problem.expected.push_back(std::move(e));
+  }
+  make_absolute(o.context.inputs);
+  make_absolute(o.context.output_gradients);
+  for (size_t k = 0; k < indices.size(); ++k) {
+    Expected& e = problem.expected[k];
+    set_tolerance(o, indices[k], e.exact ? e.values : elements_at(o, indices[k], e.at), {}, e);
+  }
+}
+
+// Every element. Sums of products: the scale of errors is the operator applied to absolute values.
+void expect_all(Oracle& o, const std::vector<bool>& wanted, const IsWanted& is_wanted, Problem& problem) {
+  const bool backward = o.options.pass == Pass::backward;
+  Context of_absolutes;
+  bool have_absolutes = false;
+  for (size_t i = 0; i < results_of(o); ++i) {
+    if (!is_wanted(i)) continue;
+    const TensorSpec& spec = result_spec(o, i);
+    const Tensor whole = backward ? o.context.input_gradient(i) : o.context.output(i);
+    Tensor magnitude = o.op->magnitude(o.context, o.options.pass, i);
+    if (!magnitude.present() && is_float(spec.dtype)) {
+      if (!have_absolutes) {
+        of_absolutes = o.absolute_context();
+        of_absolutes.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
+        o.op->forward(of_absolutes);
+        if (backward) {
+          of_absolutes.input_gradients = allocate(o.in, wanted);
+          o.op->backward(of_absolutes);
+        }
+        have_absolutes = true;
+      }
+      magnitude = backward ? of_absolutes.input_gradient(i) : of_absolutes.output(i);
+    } else if (!magnitude.present()) {
+      magnitude = whole;
+    }
+    Expected e = expect_nothing_yet(o, i, spec);
+    e.values = doubles(whole);
+    const Tensor kept = o.op->stored_magnitude(o.context, o.options.pass, i, spec.dtype);
+    set_tolerance(o, i, doubles(magnitude), kept.present() ? doubles(kept) : std::vector<double>(), e);
+    problem.expected.push_back(std::move(e));
+  }
+}
+
 }  // namespace
+
+std::string result_name(const Expected& e) {
+  return (e.role == Executable::Role::gradient ? "gradient of " : "") + e.value;
+}
 
 InputValues parse_input_values(std::string_view text) {
   static const std::vector<std::string> legal{"uniform", "normal", "integers", "nan"};
@@ -220,48 +317,22 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
 
   std::vector<bool> wanted(o.in.size());
   for (size_t i = 0; i < o.in.size(); ++i) wanted[i] = one.inputs[i].differentiable && is_float(o.in[i].dtype);
-  const size_t results = backward ? o.in.size() : o.out.size();
   const auto is_wanted = [&](size_t i) { return backward ? o.in[i].present && wanted[i] : true; };
 
   bool sampled = cost.flops > options.full_flops;
-  for (size_t i = 0; sampled && i < results; ++i) sampled = !is_wanted(i) || can_sample(i);
+  for (size_t i = 0; sampled && i < results_of(o); ++i) sampled = !is_wanted(i) || can_sample(i);
   if (!sampled) {
     o.context.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
     o.op->forward(o.context);
+    check_made(name, o.out, o.context.outputs, "output");
     if (backward) {
       o.context.input_gradients = allocate(o.in, wanted);
       o.op->backward(o.context);
+      check_made(name, o.in, o.context.input_gradients, "the gradient of input");
     }
   }
 
-  // Sums of products: the scale of errors is the operator applied to absolute values.
-  Context of_absolutes;
-  bool have_absolutes = false;
-  for (size_t i = 0; i < results; ++i) {
-    if (!is_wanted(i)) continue;
-    const TensorSpec& spec = backward ? o.in[i] : o.out[i];
-    Tensor whole, magnitude;
-    if (!sampled) {
-      whole = backward ? o.context.input_gradient(i) : o.context.output(i);
-      magnitude = o.op->magnitude(o.context, options.pass, i);
-      if (!magnitude.present() && is_float(spec.dtype)) {
-        if (!have_absolutes) {
-          of_absolutes = o.absolute_context();
-          of_absolutes.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
-          o.op->forward(of_absolutes);
-          if (backward) {
-            of_absolutes.input_gradients = allocate(o.in, wanted);
-            o.op->backward(of_absolutes);
-          }
-          have_absolutes = true;
-        }
-        magnitude = backward ? of_absolutes.input_gradient(i) : of_absolutes.output(i);
-      } else if (!magnitude.present()) {
-        magnitude = whole;
-      }
-    }
-    problem.expected.push_back(expect(o, i, spec, whole, magnitude));
-  }
+  sampled ? expect_samples(o, is_wanted, problem) : expect_all(o, wanted, is_wanted, problem);
   return problem;
 }
 
@@ -287,13 +358,19 @@ CheckResult check_results(const Problem& problem, Executable& executable) {
     const auto fail = [&](size_t i, Index at, double got) {
       if (!result.passed) return;
       result.passed = false;
-      result.reason = fmt::format("{}{}[{}] is {:.9g}, expected {:.9g} +- {:.2g}",
-                                  e.role == Executable::Role::gradient ? "gradient of " : "", e.value, at, got,
-                                  e.values[i], e.tolerance[i]);
+      result.reason = fmt::format("{}[{}] is {:.9g}, expected {:.9g} +- {:.2g}", result_name(e), at, got, e.values[i],
+                                  e.tolerance[i]);
     };
     if (actual.elements() != e.elements) {
       result.passed = false;
       result.reason = fmt::format("{} has {} elements, expected {}", e.value, actual.elements(), e.elements);
+      return result;
+    }
+    if (actual.dtype() != e.dtype || actual.shape() != e.shape) {
+      result.passed = false;
+      result.reason =
+          fmt::format("{}{} is {}[{}], expected {}[{}]", e.role == Executable::Role::gradient ? "gradient of " : "",
+                      e.value, name(actual.dtype()), to_string(actual.shape()), name(e.dtype), to_string(e.shape));
       return result;
     }
     // What is exact is compared after the one rounding that the type asks for.

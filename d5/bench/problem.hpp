@@ -17,11 +17,14 @@ struct Expected {
   std::string value;  // its name in single_node_graph: "y0"; for a gradient the input's, "x1"
   Executable::Role role;
   DType dtype;
+  Shape shape;
   Index elements = 0;     // of the whole
   std::vector<Index> at;  // flat indices of the sample; empty: all
   std::vector<double> values, tolerance;
   bool exact = false;  // must agree bit for bit after one rounding to dtype
 };
+
+std::string result_name(const Expected&);  // "y0", "gradient of x1"
 
 struct ProblemOptions {
   Pass pass = Pass::forward;

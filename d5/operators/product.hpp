@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -44,6 +45,24 @@ T product_at(const Matrix<T>& a, const Matrix<T>& b, Index i, Index j, Index k) 
   return sum;
 }
 
+// Some elements of a b, by blocks of k: what neighbours in memory share is read once while it is in the cache.
+struct Place {
+  Index row, column;
+};
+template <class T>
+std::vector<T> products_at(const Matrix<T>& a, const Matrix<T>& b, std::span<const Place> places, Index k) {
+  constexpr Index block = 64;
+  std::vector<T> sums(places.size());
+  for (Index start = 0; start < k; start += block)
+    for (size_t i = 0; i < places.size(); ++i) {
+      T sum = sums[i];
+      for (Index l = start; l < std::min(k, start + block); ++l)
+        sum = multiply_add(sum, a.at(places[i].row, l), b.at(l, places[i].column));
+      sums[i] = sum;
+    }
+  return sums;
+}
+
 // y += a b, with y row-major, m x n.
 template <class T>
 void add_product(const Matrix<T>& a, Matrix<T> b, Index m, Index n, Index k, T* y) {
@@ -57,17 +76,35 @@ void add_product(const Matrix<T>& a, Matrix<T> b, Index m, Index n, Index k, T* 
     }
   }
   constexpr Index block = 64;  // rows of b that stay in the cache while rows of y pass
-  const Index grain = std::max<Index>(1, (1 << 20) / std::max<Index>(1, n * k));  // about a millisecond
-  parallel_for(m, grain, [&](Index first, Index last) {
+  const auto add = [&](Index first, Index last, Index left, Index right) {
     for (Index start = 0; start < k; start += block)
-      for (Index i = first; i < last; ++i)
-        for (Index l = start; l < std::min(k, start + block); ++l) {
+      for (Index i = first; i < last; ++i) {
+        T* sums = y + i * n;
+        Index l = start;
+        const Index end = std::min(k, start + block);
+        for (; l + 4 <= end; l += 4) {  // four terms, one after the other, while a sum is in a register
+          const T f[] = {a.at(i, l), a.at(i, l + 1), a.at(i, l + 2), a.at(i, l + 3)};
+          const T* r = b.data + l * b.row_stride;
+          const T *r1 = r + b.row_stride, *r2 = r1 + b.row_stride, *r3 = r2 + b.row_stride;
+          for (Index j = left; j < right; ++j)
+            sums[j] = multiply_add(
+                multiply_add(multiply_add(multiply_add(sums[j], f[0], r[j]), f[1], r1[j]), f[2], r2[j]), f[3], r3[j]);
+        }
+        for (; l < end; ++l) {
           const T factor = a.at(i, l);
           const T* row = b.data + l * b.row_stride;
-          T* sums = y + i * n;
-          for (Index j = 0; j < n; ++j) sums[j] = multiply_add(sums[j], factor, row[j]);
+          for (Index j = left; j < right; ++j) sums[j] = multiply_add(sums[j], factor, row[j]);
         }
-  });
+      }
+  };
+  constexpr Index work = 1 << 20;  // products in one range: about a millisecond
+  const Index few_rows = 4 * threads();
+  if (m >= few_rows)
+    parallel_for(m, std::max<Index>(1, work / std::max<Index>(1, n * k)),
+                 [&](Index first, Index last) { add(first, last, 0, n); });
+  else  // then threads share out the columns, and each reads b once
+    parallel_for(n, std::max<Index>(64, work / std::max<Index>(1, m * k)),
+                 [&](Index left, Index right) { add(0, m, left, right); });
 }
 
 }  // namespace d5

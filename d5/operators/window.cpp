@@ -25,48 +25,109 @@ std::vector<Index> read(const Attributes& a, const std::string& name, size_t cou
 
 Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 
+// The attributes that every window has, read and checked.
+struct Options {
+  Options(const Attributes& a, std::span<const Index> sizes, std::span<const Index> kernel, std::string_view place) {
+    const size_t rank = sizes.size();
+    if (rank < 1 || rank > 3) throw Error("{} {} axes slide; 1 to 3 are supported", place, rank);
+    strides = read(a, "strides", rank, 1, 1, place);
+    dilations = read(a, "dilations", rank, 1, 1, place);
+    pads = read(a, "pads", 2 * rank, 0, 0, place);
+    auto_pad = a.text("auto_pad", "NOTSET");
+    same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+    if (!same && auto_pad != "NOTSET" && auto_pad != "VALID")
+      throw Error("{} auto_pad is '{}'; legal: NOTSET, SAME_UPPER, SAME_LOWER, VALID", place, auto_pad);
+    if (auto_pad != "NOTSET" && std::ranges::any_of(pads, [](Index p) { return p != 0; }))
+      throw Error("{} pads {} and auto_pad {} exclude each other", place, fmt::join(pads, ","), auto_pad);
+    for (size_t i = 0; i < rank; ++i)
+      if (kernel[i] < 1 || kernel[i] > most || sizes[i] > most)
+        throw Error("{} kernel {} on input {}: sizes from 1 to {} are legal", place, fmt::join(kernel, "x"),
+                    fmt::join(sizes, "x"), most);
+  }
+  std::vector<Index> strides, dilations, pads;
+  std::string auto_pad;
+  bool same;
+};
+
 }  // namespace
 
 Window::Window(const Attributes& a, std::span<const Index> sizes, std::span<const Index> kernel_sizes,
                std::string_view place)
     : rank_(sizes.size()) {
-  if (rank_ < 1 || rank_ > 3) throw Error("{} {} axes slide; 1 to 3 are supported", place, rank_);
-  const auto strides = read(a, "strides", rank_, 1, 1, place), dilations = read(a, "dilations", rank_, 1, 1, place);
-  const auto pads = read(a, "pads", 2 * rank_, 0, 0, place);
-  const std::string auto_pad = a.text("auto_pad", "NOTSET");
-  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
-  if (!same && auto_pad != "NOTSET" && auto_pad != "VALID")
-    throw Error("{} auto_pad is '{}'; legal: NOTSET, SAME_UPPER, SAME_LOWER, VALID", place, auto_pad);
-  if (auto_pad != "NOTSET" && std::ranges::any_of(pads, [](Index p) { return p != 0; }))
-    throw Error("{} pads {} and auto_pad {} exclude each other", place, fmt::join(pads, ","), auto_pad);
-
+  const Options o(a, sizes, kernel_sizes, place);
   for (size_t i = 0; i < rank_; ++i) {
     const size_t axis = 3 - rank_ + i;
-    if (kernel_sizes[i] < 1 || kernel_sizes[i] > most || sizes[i] > most)
-      throw Error("{} kernel {} on input {}: sizes from 1 to {} are legal", place, fmt::join(kernel_sizes, "x"),
-                  fmt::join(sizes, "x"), most);
     input[axis] = sizes[i];
     kernel[axis] = kernel_sizes[i];
-    stride[axis] = strides[i];
-    dilation[axis] = dilations[i];
+    stride[axis] = o.strides[i];
+    dilation[axis] = o.dilations[i];
     const Index extent = (kernel[axis] - 1) * dilation[axis] + 1;
-    if (same) {
-      output[axis] = ceil_div(sizes[i], strides[i]);
-      const Index total = std::max<Index>(0, (output[axis] - 1) * strides[i] + extent - sizes[i]);
+    if (o.same) {
+      output[axis] = ceil_div(sizes[i], o.strides[i]);
+      const Index total = std::max<Index>(0, (output[axis] - 1) * o.strides[i] + extent - sizes[i]);
       pad[axis] =
-          auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;  // the odd one goes to the end, or the beginning
+          o.auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;  // the odd one goes to the end, or the beginning
+      pad_end[axis] = total - pad[axis];
     } else {
-      pad[axis] = pads[i];
-      const Index padded = pads[i] + sizes[i] + pads[rank_ + i];
+      pad[axis] = o.pads[i];
+      pad_end[axis] = o.pads[rank_ + i];
+      const Index padded = o.pads[i] + sizes[i] + o.pads[rank_ + i];
       if (extent > padded)
         throw Error("{} kernel {} with dilation {} spans {}, more than the padded input of {} (axis {} of {})", place,
                     kernel[axis], dilation[axis], extent, padded, i, fmt::join(sizes, "x"));
       const Index room = padded - extent;
-      output[axis] = (a.flag("ceil_mode", false) ? ceil_div(room, strides[i]) : room / strides[i]) + 1;
+      output[axis] = (a.flag("ceil_mode", false) ? ceil_div(room, o.strides[i]) : room / o.strides[i]) + 1;
       // With ceil_mode a window may begin in the padding at the end: it does not count.
-      if ((output[axis] - 1) * strides[i] >= sizes[i] + pads[i] && a.flag("ceil_mode", false)) --output[axis];
+      if ((output[axis] - 1) * o.strides[i] >= sizes[i] + o.pads[i] && a.flag("ceil_mode", false)) --output[axis];
     }
   }
+}
+
+Window Window::transposed(const Attributes& a, std::span<const Index> x, std::span<const Index> kernel_sizes,
+                          std::string_view place) {
+  const Options o(a, x, kernel_sizes, place);
+  const auto shape = a.integers("output_shape"), more = read(a, "output_padding", x.size(), 0, 0, place);
+  if (!shape.empty() && shape.size() != x.size())
+    throw Error("{} output_shape has {} values ({}); {} are wanted", place, shape.size(), fmt::join(shape, ","),
+                x.size());
+  Window w;
+  w.rank_ = x.size();
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t axis = 3 - x.size() + i;
+    if (x[i] < 1) throw Error("{} X is {} along its sliding axes; sizes from 1 are legal", place, fmt::join(x, "x"));
+    if (more[i] >= std::max(o.strides[i], o.dilations[i]))
+      throw Error("{} output_padding is {}; it must be less than the stride ({}) or the dilation ({})", place,
+                  fmt::join(more, ","), o.strides[i], o.dilations[i]);
+    const Index full = o.strides[i] * (x[i] - 1) + (kernel_sizes[i] - 1) * o.dilations[i] + 1 + more[i];
+    Index size = full - o.pads[i] - o.pads[x.size() + i];
+    Index before = o.pads[i];
+    if (o.same || !shape.empty()) {
+      size = shape.empty() ? x[i] * o.strides[i] : shape[i];
+      const Index total = std::max<Index>(0, full - size);
+      before = o.auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
+    }
+    if (size < 1 || size > most)
+      throw Error("{} Y would be {} along axis {}; sizes from 1 to {} are legal (X {}, kernel {}, pads {})", place,
+                  size, i, most, fmt::join(x, "x"), fmt::join(kernel_sizes, "x"), fmt::join(o.pads, ","));
+    w.input[axis] = size;
+    w.output[axis] = x[i];
+    w.kernel[axis] = kernel_sizes[i];
+    w.stride[axis] = o.strides[i];
+    w.dilation[axis] = o.dilations[i];
+    w.pad[axis] = before;
+    w.pad_end[axis] = full - size - before;
+  }
+  return w;
+}
+
+Index Window::padded_taps(Index output_element) const {
+  const auto o = position(output_element, output);
+  Index product = 1;
+  for (size_t axis = 0; axis < 3; ++axis) {
+    const Index room = input[axis] + pad_end[axis] - source(axis, o[axis], 0);
+    product *= std::min(kernel[axis], ceil_div(room, dilation[axis]));
+  }
+  return product;
 }
 
 Window::Range Window::outputs(size_t axis, Index tap) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The geometry of a window that slides over 1 to 3 axes: Conv and the pools share it. Output o of an axis reads, with
-// tap t, the input at o * stride - pad + t * dilation; what lies outside the input is padding.
+// The geometry of a window that slides over 1 to 3 axes: Conv, ConvTranspose and the pools share it. Output o of an
+// axis reads, with tap t, the input at o * stride - pad + t * dilation; what lies outside the input is padding.
 #pragma once
 
 #include <array>
@@ -16,10 +16,16 @@ class Window {
  public:
   // From the ONNX attributes strides, dilations, pads, auto_pad and ceil_mode. Error where no output fits.
   Window(const Attributes&, std::span<const Index> input, std::span<const Index> kernel, std::string_view place);
+  // The window of the convolution whose gradient a ConvTranspose of X is: X stands where the window's output is, Y
+  // where its input is. Reads the attributes output_padding and output_shape too.
+  static Window transposed(const Attributes&, std::span<const Index> x, std::span<const Index> kernel,
+                           std::string_view place);
 
   std::array<Index, 3> input{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1}, pad{}, output{1, 1, 1};
+  std::array<Index, 3> pad_end{};  // padding behind the input; pad is that before it
 
-  std::vector<Index> output_sizes() const { return {output.end() - static_cast<std::ptrdiff_t>(rank_), output.end()}; }
+  std::vector<Index> output_sizes() const { return sliding(output); }
+  std::vector<Index> input_sizes() const { return sliding(input); }
   Index input_elements() const { return input[0] * input[1] * input[2]; }
   Index output_elements() const { return output[0] * output[1] * output[2]; }
   Index taps() const { return kernel[0] * kernel[1] * kernel[2]; }
@@ -33,6 +39,9 @@ class Window {
   // An axis and output whose window lies wholly in the padding, as an Error: a maximum over nothing has no value.
   void check_no_empty_window(std::string_view place) const;
 
+  // How many taps of one output read the input or its padding; with ceil_mode the last ones may lie beyond both.
+  Index padded_taps(Index output_element) const;
+
   // f(input_element, tap) for the taps of one output that read inside the input.
   template <class F>
   void for_each_tap(Index output_element, F&& f) const;
@@ -45,6 +54,10 @@ class Window {
   void for_each_run(Index tap, F&& f) const;
 
  private:
+  Window() = default;
+  std::vector<Index> sliding(const std::array<Index, 3>& sizes) const {
+    return {sizes.end() - static_cast<std::ptrdiff_t>(rank_), sizes.end()};
+  }
   struct Range {
     Index first, last;
   };
@@ -52,7 +65,7 @@ class Window {
   static std::array<Index, 3> position(Index element, const std::array<Index, 3>& sizes) {
     return {element / (sizes[1] * sizes[2]), element / sizes[2] % sizes[1], element % sizes[2]};
   }
-  size_t rank_;
+  size_t rank_ = 0;
 };
 
 // The parameters of a case that a window needs (stride, pad, pads, dilation, auto_pad), and the attributes they mean.
