@@ -121,8 +121,9 @@ struct backends {
 struct BackendStatus {
   std::string name;
   bool available = false;
-  std::string reason;  // why it is off, or what it is
-  std::string module;  // path of its file; empty for built-in ones
+  std::string reason;    // why it is off, or what it is
+  std::string module;    // path of its file; empty for built-in ones
+  bool foreign = false;  // a worker in another language, which takes seconds to start
 };
 // Where backends come from beside modules and this process: the workers in other languages (runner/workers).
 struct backend_sources {
