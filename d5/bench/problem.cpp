@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
+#include <optional>
 #include <set>
 
 #include "d5/core/convert.hpp"
@@ -89,13 +89,18 @@ double math_round_off(Math math, DType dtype) {
 // Winograd F(2x2,3x3): the product of the infinity norms of its transforms, (3 * 2 * 1.5)^2, multiplies the bound.
 double math_amplification(Math math) { return math == Math::winograd ? 81 : 1; }
 
+// What the operator's own loops work on: the whole case, or a few samples of it.
 struct Oracle {
-  const std::string& name;
-  const OperatorCase& one;
+  const Operator& op;
   const ProblemOptions& options;
-  std::unique_ptr<Operator> op;
   std::vector<TensorSpec> in, out;
+  std::vector<bool> wanted;  // gradients of inputs
   Context context;
+
+  bool backward() const { return options.pass == Pass::backward; }
+  size_t results() const { return backward() ? in.size() : out.size(); }
+  bool is_wanted(size_t i) const { return !backward() || (in[i].present && wanted[i]); }
+  const TensorSpec& result(size_t i) const { return backward() ? in[i] : out[i]; }
 
   Context absolute_context() const {
     Context c;
@@ -120,27 +125,14 @@ std::vector<double> doubles(const Tensor& tensor) {
   return {values.begin(), values.end()};
 }
 
-// The elements `at` of result `index`, on all threads.
-std::vector<double> elements_at(const Oracle& o, size_t index, std::span<const Index> at) {
-  std::vector<double> values(at.size());
-  const auto part = static_cast<int64_t>(at.size() + static_cast<size_t>(threads()) - 1) / threads();
-  parallel_for(static_cast<int64_t>(at.size()), std::max<int64_t>(1, part), [&](int64_t first, int64_t last) {
-    const auto begin = static_cast<size_t>(first), count = static_cast<size_t>(last - first);
-    const std::span<double> to(values.data() + begin, count);
-    o.options.pass == Pass::backward ? o.op->backward_at(o.context, index, at.subspan(begin, count), to)
-                                     : o.op->forward_at(o.context, index, at.subspan(begin, count), to);
-  });
-  return values;
-}
-
-Expected expect_nothing_yet(const Oracle& o, size_t index, const TensorSpec& spec) {
-  const bool backward = o.options.pass == Pass::backward;
-  Expected e{.value = (backward ? "x" : "y") + std::to_string(index),
-             .role = backward ? Executable::Role::gradient : Executable::Role::value,
+Expected expect_nothing_yet(const Oracle& o, size_t index) {
+  const TensorSpec& spec = o.result(index);
+  Expected e{.value = (o.backward() ? "x" : "y") + std::to_string(index),
+             .role = o.backward() ? Executable::Role::gradient : Executable::Role::value,
              .dtype = spec.dtype,
              .elements = spec.elements()};
   e.exact = !is_float(spec.dtype) ||
-            (o.op->rounding(o.in, o.options.pass, index).exact && o.options.inputs == InputValues::integers);
+            (o.op.rounding(o.in, o.options.pass, index).exact && o.options.inputs == InputValues::integers);
   return e;
 }
 
@@ -148,7 +140,7 @@ Expected expect_nothing_yet(const Oracle& o, size_t index, const TensorSpec& spe
 // rounded to the result's type (empty: nothing is).
 void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnitude, std::span<const double> kept,
                    Expected& e) {
-  const Rounding rounding = o.op->rounding(o.in, o.options.pass, index);
+  const Rounding rounding = o.op.rounding(o.in, o.options.pass, index);
   const double accumulate = round_off(e.dtype == DType::f64 ? DType::f64 : DType::f32);
   const double stored = rounding.stored_outputs ? round_off(e.dtype) : 0;
   const double relative =
@@ -163,67 +155,202 @@ void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnit
   }
 }
 
-using IsWanted = std::function<bool(size_t)>;
-
-size_t results_of(const Oracle& o) { return o.options.pass == Pass::backward ? o.in.size() : o.out.size(); }
-const TensorSpec& result_spec(const Oracle& o, size_t i) {
-  return o.options.pass == Pass::backward ? o.in[i] : o.out[i];
-}
-
-// A seeded sample of every result. First all values, then all magnitudes: in between the context becomes its absolute
-// values in place, because these tensors may be most of the memory.
-void expect_samples(Oracle& o, const IsWanted& is_wanted, Problem& problem) {
-  std::vector<size_t> indices;
-  for (size_t i = 0; i < results_of(o); ++i) {
-    if (!is_wanted(i)) continue;
-    const TensorSpec& spec = result_spec(o, i);
-    Expected e = expect_nothing_yet(o, i, spec);
-    e.at = sample_indices(spec.shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + i));
-    if (e.at.empty())
-      for (Index at = 0; at < spec.elements(); ++at) e.at.push_back(at);
-    e.values = elements_at(o, i, e.at);
-    indices.push_back(i);
-    problem.expected.push_back(std::move(e));
-  }
-  make_absolute(o.context.inputs);
-  make_absolute(o.context.output_gradients);
-  for (size_t k = 0; k < indices.size(); ++k) {
-    Expected& e = problem.expected[k];
-    set_tolerance(o, indices[k], e.exact ? e.values : elements_at(o, indices[k], e.at), {}, e);
-  }
-}
-
-// Every element. Sums of products: the scale of errors is the operator applied to absolute values.
-void expect_all(Oracle& o, const std::vector<bool>& wanted, const IsWanted& is_wanted, Problem& problem) {
-  const bool backward = o.options.pass == Pass::backward;
-  Context of_absolutes;
+// Every result as the operator's loops give it, with the scale of its errors.
+std::vector<Expected> expect_whole(Oracle& o) {
+  const auto run = [&](Context& c) {
+    c.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
+    o.op.forward(c);
+    if (!o.backward()) return;
+    c.input_gradients = allocate(o.in, o.wanted);
+    o.op.backward(c);
+  };
+  run(o.context);
+  std::vector<Expected> all;
+  Context of_absolutes;  // sums of products: the scale of errors is the operator applied to absolute values
   bool have_absolutes = false;
-  for (size_t i = 0; i < results_of(o); ++i) {
-    if (!is_wanted(i)) continue;
-    const TensorSpec& spec = result_spec(o, i);
-    const Tensor whole = backward ? o.context.input_gradient(i) : o.context.output(i);
-    Tensor magnitude = o.op->magnitude(o.context, o.options.pass, i);
-    if (!magnitude.present() && is_float(spec.dtype)) {
+  for (size_t i = 0; i < o.results(); ++i) {
+    if (!o.is_wanted(i)) continue;
+    const Tensor whole = o.backward() ? o.context.input_gradient(i) : o.context.output(i);
+    Tensor magnitude = o.op.magnitude(o.context, o.options.pass, i);
+    if (!magnitude.present() && is_float(o.result(i).dtype)) {
       if (!have_absolutes) {
         of_absolutes = o.absolute_context();
-        of_absolutes.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
-        o.op->forward(of_absolutes);
-        if (backward) {
-          of_absolutes.input_gradients = allocate(o.in, wanted);
-          o.op->backward(of_absolutes);
-        }
+        run(of_absolutes);
         have_absolutes = true;
       }
-      magnitude = backward ? of_absolutes.input_gradient(i) : of_absolutes.output(i);
+      magnitude = o.backward() ? of_absolutes.input_gradient(i) : of_absolutes.output(i);
     } else if (!magnitude.present()) {
       magnitude = whole;
     }
-    Expected e = expect_nothing_yet(o, i, spec);
+    Expected e = expect_nothing_yet(o, i);
     e.values = doubles(whole);
-    const Tensor kept = o.op->stored_magnitude(o.context, o.options.pass, i, spec.dtype);
+    const Tensor kept = o.op.stored_magnitude(o.context, o.options.pass, i, e.dtype);
     set_tolerance(o, i, doubles(magnitude), kept.present() ? doubles(kept) : std::vector<double>(), e);
-    problem.expected.push_back(std::move(e));
+    all.push_back(std::move(e));
   }
+  return all;
+}
+
+// The elements `at` of result `index`, on all threads.
+std::vector<double> elements_at(const Oracle& o, size_t index, std::span<const Index> at) {
+  std::vector<double> values(at.size());
+  const auto part = static_cast<int64_t>(at.size() + static_cast<size_t>(threads()) - 1) / threads();
+  parallel_for(static_cast<int64_t>(at.size()), std::max<int64_t>(1, part), [&](int64_t first, int64_t last) {
+    const auto begin = static_cast<size_t>(first), count = static_cast<size_t>(last - first);
+    const std::span<double> to(values.data() + begin, count);
+    o.backward() ? o.op.backward_at(o.context, index, at.subspan(begin, count), to)
+                 : o.op.forward_at(o.context, index, at.subspan(begin, count), to);
+  });
+  return values;
+}
+
+// Single elements of every result, where the operator can give them. First all values, then all magnitudes: in between
+// the context becomes its absolute values in place, because these tensors may be most of the memory.
+std::optional<std::vector<Expected>> expect_elements(Oracle& o) {
+  const std::vector<Index> first{0};
+  std::vector<double> value(1);
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < o.results(); ++i) {
+    if (!o.is_wanted(i)) continue;
+    if (!(o.backward() ? o.op.backward_at(o.context, i, first, value) : o.op.forward_at(o.context, i, first, value)))
+      return {};
+    wanted.push_back(i);
+  }
+  std::vector<Expected> all;
+  for (const size_t i : wanted) {
+    Expected e = expect_nothing_yet(o, i);
+    e.at = sample_indices(o.result(i).shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + i));
+    if (e.at.empty())
+      for (Index at = 0; at < e.elements; ++at) e.at.push_back(at);
+    e.values = elements_at(o, i, e.at);
+    all.push_back(std::move(e));
+  }
+  make_absolute(o.context.inputs);
+  make_absolute(o.context.output_gradients);
+  for (size_t k = 0; k < all.size(); ++k) {
+    const bool exact = all[k].exact;  // needs no scale
+    set_tolerance(o, wanted[k], exact ? all[k].values : elements_at(o, wanted[k], all[k].at), {}, all[k]);
+  }
+  return all;
+}
+
+// ---- a few samples of a batch
+struct Entries {
+  Operator::Batch axes;
+  std::vector<Index> chosen;  // in order
+
+  Index input_axis(size_t i) const { return axes.inputs.at(i); }
+  Index output_axis(size_t i) const { return axes.outputs.at(i); }
+  Index result_axis(size_t i, Pass pass) const { return pass == Pass::backward ? input_axis(i) : output_axis(i); }
+};
+
+Shape sliced(const Shape& shape, Index axis, size_t count) {
+  std::vector<Index> sizes = shape.sizes();
+  if (axis >= 0) sizes[axis] = static_cast<Index>(count);
+  return Shape(std::move(sizes));
+}
+
+std::vector<TensorSpec> sliced(const std::vector<TensorSpec>& in, const Operator::Batch& axes, size_t count) {
+  std::vector<TensorSpec> few = in;
+  for (size_t i = 0; i < few.size(); ++i)
+    if (few[i].present) few[i].shape = sliced(in[i].shape, axes.inputs.at(i), count);
+  return few;
+}
+
+// f(elements before in the slice, elements before in the whole, how many) for each contiguous piece.
+template <class F>
+void for_each_piece(const Shape& shape, Index axis, const std::vector<Index>& chosen, F&& f) {
+  const auto at = static_cast<size_t>(axis);
+  const Index inner = shape.elements(at + 1, shape.rank());
+  Index done = 0;
+  for (Index outer = 0; outer < shape.elements(0, at); ++outer)
+    for (const Index entry : chosen) {
+      f(done, (outer * shape[at] + entry) * inner, inner);
+      done += inner;
+    }
+}
+
+Tensor sliced(const Tensor& tensor, Index axis, const std::vector<Index>& chosen) {
+  if (axis < 0) return tensor;
+  Tensor few(tensor.dtype(), sliced(tensor.shape(), axis, chosen.size()));
+  const size_t width = static_cast<size_t>(bits(tensor.dtype())) / 8;
+  for_each_piece(tensor.shape(), axis, chosen, [&](Index to, Index from, Index count) {
+    std::memcpy(static_cast<char*>(few.data()) + to * width, static_cast<const char*>(tensor.data()) + from * width,
+                count * width);
+  });
+  return few;
+}
+
+Tensor zero_elsewhere(const Tensor& tensor, Index axis, const std::vector<Index>& chosen) {
+  Tensor result(tensor.dtype(), tensor.shape());
+  result.fill_bytes(0);
+  const size_t width = static_cast<size_t>(bits(tensor.dtype())) / 8;
+  for_each_piece(tensor.shape(), axis, chosen, [&](Index, Index from, Index count) {
+    std::memcpy(static_cast<char*>(result.data()) + from * width,
+                static_cast<const char*>(tensor.data()) + from * width, count * width);
+  });
+  return result;
+}
+
+// Which entries of the batch are computed: a few that the loops can afford, at most half of them. The last is among
+// them where there are two, because ranges go wrong at their ends.
+std::optional<Entries> choose_entries(const Oracle& o) {
+  auto axes = o.op.batch(o.in);
+  if (!axes) return {};
+  Index all = 0;
+  for (size_t i = 0; i < o.in.size(); ++i)
+    if (o.in[i].present && axes->inputs.at(i) >= 0) all = o.in[i].shape[axes->inputs[i]];
+  if (all < 2) return {};
+  constexpr double affordable = 2e10, most = 8;
+  const double one = o.op.cost(sliced(o.in, *axes, 1), o.options.pass).flops;
+  const auto count = static_cast<size_t>(std::clamp(affordable / one, 1.0, std::min(most, all / 2.0)));
+  std::set<Index> chosen;
+  if (count > 1) chosen.insert(all - 1);
+  const Rng rng(o.options.seed, stream_of("entries"));
+  for (uint64_t i = 0; chosen.size() < count; ++i)
+    chosen.insert(static_cast<Index>(rng.below(i, static_cast<uint64_t>(all))));
+  return Entries{std::move(*axes), {chosen.begin(), chosen.end()}};
+}
+
+// The results of those entries alone. What has no such axis (a gradient of weights) comes from them whole, since the
+// output gradients of all others are zero; of very many elements a sample is kept.
+std::vector<Expected> expect_entries(const Oracle& whole, const Entries& entries) {
+  Oracle few{whole.op, whole.options, sliced(whole.in, entries.axes, entries.chosen.size()), {}, whole.wanted, {}};
+  few.out = few.op.infer(few.in);
+  few.out.resize(whole.out.size());
+  const auto wide = [&](const Tensor& tensor, Index axis) {
+    return tensor.present() ? sliced(tensor, axis, entries.chosen).cast(compute_dtype(tensor.dtype())) : Tensor();
+  };
+  for (size_t i = 0; i < few.in.size(); ++i)
+    few.context.inputs.push_back(wide(whole.context.input(i), entries.input_axis(i)));
+  for (size_t i = 0; i < whole.context.output_gradients.size(); ++i)
+    few.context.output_gradients.push_back(wide(whole.context.output_gradient(i), entries.output_axis(i)));
+  std::vector<Expected> all = expect_whole(few);
+  size_t next = 0;
+  for (size_t i = 0; i < whole.results(); ++i) {
+    if (!whole.is_wanted(i)) continue;
+    Expected& e = all[next++];
+    const Shape& shape = whole.result(i).shape;
+    e.elements = shape.elements();
+    if (const Index axis = entries.result_axis(i, whole.options.pass); axis >= 0) {
+      for_each_piece(shape, axis, entries.chosen, [&](Index, Index from, Index count) {
+        for (Index k = 0; k < count; ++k) e.at.push_back(from + k);
+      });
+    } else {
+      e.at = sample_indices(shape, 100 * whole.options.sample, Rng(whole.options.seed, stream_of("sample") + i));
+      for (size_t k = 0; k < e.at.size(); ++k) {
+        e.values[k] = e.values[e.at[k]];  // places are in order, so none is overwritten before it is read
+        e.tolerance[k] = e.tolerance[e.at[k]];
+      }
+      if (!e.at.empty()) {
+        e.values.resize(e.at.size());
+        e.tolerance.resize(e.at.size());
+        e.values.shrink_to_fit();
+        e.tolerance.shrink_to_fit();
+      }
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -249,15 +376,24 @@ bool exact_on_integers(const std::string& op, const OperatorCase& one, Pass pass
 }
 
 Problem make_problem(const std::string& name, const OperatorCase& one, const ProblemOptions& options) {
-  Oracle o{name, one, options, registered<operators>(name).make(one.attributes), one.specs()};
-  o.out = o.op->infer(o.in);
+  const auto op = registered<operators>(name).make(one.attributes);
+  Oracle o{*op, options, one.specs(), {}, {}, {}};
+  o.out = op->infer(o.in);
   o.out.resize(std::min(o.out.size(), one.outputs));
-  const bool backward = options.pass == Pass::backward;
+  for (size_t i = 0; i < o.in.size(); ++i) o.wanted.push_back(one.inputs[i].differentiable && is_float(o.in[i].dtype));
 
   double terms = 1;
-  for (size_t i = 0; i < (backward ? o.in.size() : o.out.size()); ++i)
-    if (!backward || one.inputs[i].differentiable) terms = std::max(terms, o.op->rounding(o.in, options.pass, i).terms);
-  const int64_t integers = exact_integer_range(terms, o.in.empty() ? DType::f32 : o.in[0].dtype);
+  for (size_t i = 0; i < o.results(); ++i)
+    if (!o.backward() || one.inputs[i].differentiable)
+      terms = std::max(terms, op->rounding(o.in, options.pass, i).terms);
+  const int64_t integers = exact_integer_range(terms, o.in[0].dtype);
+
+  const bool large = op->cost(o.in, options.pass).flops > options.full_flops;
+  const std::optional<Entries> entries = large ? choose_entries(o) : std::nullopt;
+  // Whoever computes a few samples alone widens them alone.
+  const auto widened = [&](const Tensor& tensor) {
+    return entries ? tensor : tensor.cast(compute_dtype(tensor.dtype()));
+  };
 
   Problem problem{.pass = options.pass};
   for (size_t i = 0; i < o.in.size(); ++i) {
@@ -270,50 +406,30 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
         o.in[i].known ? *o.in[i].known
                       : random_input(one.inputs[i], options.inputs, Rng(options.seed, stream_of(value)), integers);
     problem.inputs.emplace_back(value, tensor);
-    o.context.inputs.push_back(tensor.cast(compute_dtype(tensor.dtype())));
+    o.context.inputs.push_back(widened(tensor));
   }
-
-  const Cost cost = o.op->cost(o.in, options.pass);
-  // Whole results where plain loops are quick, or where the operator cannot give single elements.
-  std::vector<Index> first{0};
-  std::vector<double> value(1);
-  const auto can_sample = [&](size_t index) {
-    return backward ? o.op->backward_at(o.context, index, first, value)
-                    : o.op->forward_at(o.context, index, first, value);
-  };
-
-  if (backward) {
-    for (size_t i = 0; i < o.out.size(); ++i) {
-      const std::string gradient = "y" + std::to_string(i);
-      const bool seeded = is_float(o.out[i].dtype) && i < one.differentiable_outputs;
-      if (!seeded) {
-        o.context.output_gradients.emplace_back();
-        continue;
-      }
-      const Tensor tensor =
-          random_input({.spec = o.out[i]}, options.inputs == InputValues::nan ? InputValues::uniform : options.inputs,
-                       Rng(options.seed, stream_of("gradient " + gradient)), integers);
-      problem.output_gradients.emplace_back(gradient, tensor);
-      o.context.output_gradients.push_back(tensor.cast(compute_dtype(tensor.dtype())));
+  for (size_t i = 0; o.backward() && i < o.out.size(); ++i) {
+    const std::string gradient = "y" + std::to_string(i);
+    const bool seeded = is_float(o.out[i].dtype) && i < one.differentiable_outputs;
+    if (!seeded) {
+      o.context.output_gradients.emplace_back();
+      continue;
     }
+    Tensor tensor =
+        random_input({.spec = o.out[i]}, options.inputs == InputValues::nan ? InputValues::uniform : options.inputs,
+                     Rng(options.seed, stream_of("gradient " + gradient)), integers);
+    if (entries) tensor = zero_elsewhere(tensor, entries->output_axis(i), entries->chosen);
+    problem.output_gradients.emplace_back(gradient, tensor);
+    o.context.output_gradients.push_back(widened(tensor));
   }
 
-  std::vector<bool> wanted(o.in.size());
-  for (size_t i = 0; i < o.in.size(); ++i) wanted[i] = one.inputs[i].differentiable && is_float(o.in[i].dtype);
-  const auto is_wanted = [&](size_t i) { return backward ? o.in[i].present && wanted[i] : true; };
-
-  bool sampled = cost.flops > options.full_flops;
-  for (size_t i = 0; sampled && i < results_of(o); ++i) sampled = !is_wanted(i) || can_sample(i);
-  if (!sampled) {
-    o.context.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
-    o.op->forward(o.context);
-    if (backward) {
-      o.context.input_gradients = allocate(o.in, wanted);
-      o.op->backward(o.context);
-    }
+  if (entries) {
+    problem.expected = expect_entries(o, *entries);
+  } else if (auto elements = large ? expect_elements(o) : std::nullopt) {
+    problem.expected = std::move(*elements);
+  } else {
+    problem.expected = expect_whole(o);
   }
-
-  sampled ? expect_samples(o, is_wanted, problem) : expect_all(o, wanted, is_wanted, problem);
   return problem;
 }
 
