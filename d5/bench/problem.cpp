@@ -40,6 +40,10 @@ Tensor random_input(const OperatorInput& input, InputValues kind, const Rng& rng
 
 }  // namespace
 
+std::string result_name(const Expected& e) {
+  return (e.role == Executable::Role::gradient ? "gradient of " : "") + e.value;
+}
+
 InputValues parse_input_values(std::string_view text) {
   static const std::vector<std::string> legal{"uniform", "normal", "integers", "nan"};
   const auto found = std::ranges::find(legal, text);
