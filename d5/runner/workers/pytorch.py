@@ -288,8 +288,8 @@ class TorchCase(d5_worker.Case):
             with Recorder() as recorder:
                 self.step()
             return ", ".join(recorder.names)
-        except RuntimeError as error:
-            if isinstance(error, NotImplementedError) or "not implemented for" in str(error):
+        except (RuntimeError, AttributeError) as error:  # an older PyTorch has not every function
+            if isinstance(error, (NotImplementedError, AttributeError)) or "not implemented for" in str(error):
                 raise Unsupported("PyTorch %s: %s" % (torch.__version__, str(error).splitlines()[0]))
             raise
 
@@ -298,10 +298,11 @@ class TorchCase(d5_worker.Case):
         torch.set_num_threads(self.fields["threads"])
         torch.set_grad_enabled(self.backward)
         torch.set_float32_matmul_precision({"strict": "highest", "tf32": "high", "bf16": "medium"}[math])
-        torch.backends.cudnn.allow_tf32 = math != "strict"
-        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         torch.use_deterministic_algorithms(self.fields["deterministic"])
+        if self.device.type == "cuda":
+            torch.backends.cudnn.allow_tf32 = math != "strict"
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
     def start(self, values, seeds):
         """The inputs in their places, forward once; and backward once where gradients are wanted."""
