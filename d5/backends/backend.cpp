@@ -12,13 +12,9 @@
 namespace d5 {
 namespace {
 
-// Modules lie in d5/ beside libd5, wherever that was installed.
 std::filesystem::path module_folder() {
   if (const char* path = std::getenv("D5_BACKEND_PATH"); path && *path) return path;
-  Dl_info info{};
-  if (!dladdr(reinterpret_cast<void*>(&backend_statuses), &info) || !info.dli_fname)
-    throw Error("[backend] libd5 cannot find its own file; set D5_BACKEND_PATH to the folder of the modules");
-  return std::filesystem::absolute(info.dli_fname).parent_path() / "d5";
+  return library_folder() / "d5";
 }
 
 template <class Enum, size_t n>
@@ -46,6 +42,13 @@ LayoutChoice parse_layout(std::string_view name) {
   return parse(all, "[backend]", "layout", name);
 }
 
+std::filesystem::path library_folder() {
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<void*>(&backend_statuses), &info) || !info.dli_fname)
+    throw Error("[backend] libd5 cannot find its own file; set D5_BACKEND_PATH to the folder of the modules");
+  return std::filesystem::absolute(info.dli_fname).parent_path();
+}
+
 std::vector<BackendStatus> backend_statuses() {
   std::vector<BackendStatus> statuses;
   const std::filesystem::path folder = module_folder();
@@ -69,11 +72,18 @@ std::vector<BackendStatus> backend_statuses() {
   for (const std::string& name : registry_names(backends::kind))
     if (std::ranges::none_of(statuses, [&](const BackendStatus& s) { return s.name == name; }))
       statuses.push_back({name, true, "registered in this process", ""});
+  for (const std::string& source : registry_names(backend_sources::kind))
+    for (BackendStatus& status : registered<backend_sources>(source).statuses()) statuses.push_back(std::move(status));
   return statuses;
 }
 
 std::unique_ptr<Backend> open_backend(const std::string& name) {
   if (const auto* entry = find_registered<backends>(name)) return entry->make();
+  for (const std::string& source : registry_names(backend_sources::kind)) {
+    const auto& from = registered<backend_sources>(source);
+    for (const BackendStatus& status : from.statuses())
+      if (status.name == name) return from.open(name);
+  }
   std::vector<std::string> legal;
   for (const BackendStatus& status : backend_statuses()) {
     legal.push_back(status.name);

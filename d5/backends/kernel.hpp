@@ -80,8 +80,12 @@ struct kernels {
 };
 #define D5_REGISTER_KERNEL(backend, op, name, Type) D5_REGISTER(kernels, #backend ":" op ":" name, Type)
 
+// What a kernel that runs the operator's own loops calls itself: it is no second opinion.
+inline constexpr std::string_view oracle_name = "reference:double";
+
 // The kernel of that name for this backend and operator (or for its operator "*": any), or null.
 std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::string& op, const std::string& name);
+std::vector<std::string> kernel_names(const std::string& backend, const std::string& op);
 
 // Runs a graph node by node through kernels: what `reference`, `onednn` and `cuda` share. `find` gives the kernel of a
 // node (null: none, which is an Error unless options.fallback says reference). Parameters live in the ParameterSet,
@@ -89,7 +93,10 @@ std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::strin
 // everything else in one allocation of the executable. Run::add_gradients adds to the gradients of parameters; those of
 // data inputs belong to a slot and are written.
 using FindKernel = std::function<std::unique_ptr<Kernel>(const Node&)>;
+// The kernel that options.kernel names where the operator has one of that name, else the built-in one.
+FindKernel kernel_finder(const std::string& backend, const CompileOptions&);
 std::unique_ptr<Executable> compile_kernels(const Graph&, ParameterSet&, const CompileOptions&, const FindKernel&);
+// UsageError where options.kernel is the name of no kernel of any operator here, in any backend that is open.
 std::optional<std::string> why_not_kernels(const Graph&, const CompileOptions&, const FindKernel&,
                                            std::string_view backend);
 

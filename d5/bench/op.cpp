@@ -7,6 +7,7 @@
 #include "d5/bench/op_meters.hpp"
 #include "d5/bench/op_session.hpp"
 #include "d5/bench/problem.hpp"
+#include "d5/core/plugins.hpp"
 #include "d5/measure/quantile.hpp"
 
 namespace d5 {
@@ -134,6 +135,8 @@ class OpBench final : public Bench {
     record.details.erase("warmup_s");
     if (!result.finished.empty()) record.details["after"] = result.finished.back();
     record.details["unremarkable"] = unremarkable_fields(result.fields);
+    for (const Plugin& plugin : opened_plugins())
+      record.details["plugins"].push_back({{"file", plugin.given}, {"hash", plugin.hash}});
     const bool has_speed =
         (result.status == "passed" || result.status == "mistrusted") && !result.samples.time_s.empty();
     Measured measured;
@@ -165,6 +168,7 @@ class OpBench final : public Bench {
       std::ranges::replace(option, '_', '-');
       command += fmt::format(" --{} {}", option, text.empty() ? "''" : text);
     }
+    for (const Plugin& plugin : opened_plugins()) command += fmt::format(" {} {}", plugin.option, plugin.given);
     return command;
   }
 

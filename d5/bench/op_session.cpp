@@ -7,6 +7,9 @@
 #include "d5/bench/op_case.hpp"
 #include "d5/bench/op_meters.hpp"
 #include "d5/bench/problem.hpp"
+#include "d5/bench/times_itself.hpp"
+#include "d5/bench/trust.hpp"
+#include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/measure/cache.hpp"
 #include "d5/measure/clock.hpp"
@@ -59,7 +62,7 @@ class OpSession final : public Session {
     const OperatorCase one = describe(fields_);
     const Graph graph = single_node_graph(op, one);
     const CompileOptions options = compile_options(fields_);
-    if (options.mode == Mode::training && !has_gradient(one))
+    if (options.mode == Mode::training && !(has_gradient(one) && registered<operators>(op).has_backward))
       return {.status = "unsupported", .reason = fmt::format("{} has no gradient", op)};
     if (auto reason = backend_->why_not(graph, options)) return {.status = "unsupported", .reason = *reason};
     executable_ = backend_->compile(graph, parameters_, options);
@@ -69,7 +72,12 @@ class OpSession final : public Session {
         executable_->bytes() + static_cast<size_t>(parameters_.elements()) * sizeof(float) * 2;
     if (depth == Depth::build) return outcome;
 
-    if (!check_before(op, one, outcome)) return outcome;
+    const bool passed = check_before(op, one, outcome);
+    if (times_itself()) {
+      outcome.details["kernels"] = to_json(executable_->kernels());  // known once they have run
+      outcome.details["worker"] = times_itself()->details();
+    }
+    if (!passed) return outcome;
     show_results();
     meters_.report(outcome.details);
     if (depth == Depth::check) return outcome;
@@ -80,28 +88,16 @@ class OpSession final : public Session {
   }
 
   SliceResult run(const Slice& slice) override {
-    SliceResult result;
-    result.seconds.reserve(static_cast<size_t>(slice.samples));
-    result.start.reserve(static_cast<size_t>(slice.samples));
-    for (int64_t i = 0; i < slice.rewarm; ++i) step();
-    backend_->synchronize();
     if (!flusher_) meters_.begin();  // what flushing costs is not the case's
-    for (int64_t sample = 0; sample < slice.samples; ++sample) {
-      if (flusher_) flusher_->flush();
-      result.start.push_back(now_seconds());
-      const Mark begin = backend_->mark();
-      for (int64_t i = 0; i < slice.batch; ++i) step();
-      const Mark end = backend_->mark();
-      result.seconds.push_back(backend_->seconds(begin, end) / static_cast<double>(slice.batch));
-    }
-    if (!flusher_) meters_.end(slice.samples * slice.batch);
+    SliceResult result = time_steps(slice);
+    if (!flusher_) meters_.end(slice.rewarm + slice.samples * slice.batch);
     result.probe = {{"peak_flops", probe_->peak_flops(bound_type_)}, {"bandwidth", probe_->bandwidth(working_set_)}};
     return result;
   }
 
   Outcome finish() override {
     Outcome outcome;
-    const CheckResult check = check_results(*problem_, *executable_);
+    const CheckResult check = checked(*problem_);
     outcome.details["check"] = to_json(check);
     if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
     outcome.details["repeatable"] = same_bits();
@@ -116,6 +112,26 @@ class OpSession final : public Session {
   }
 
  private:
+  TimesItself* times_itself() { return dynamic_cast<TimesItself*>(executable_.get()); }
+
+  SliceResult time_steps(const Slice& slice) {
+    if (times_itself()) return times_itself()->time_steps(slice, flusher_ ? flusher_->bytes() : 0);
+    SliceResult result;
+    result.seconds.reserve(static_cast<size_t>(slice.samples));
+    result.start.reserve(static_cast<size_t>(slice.samples));
+    for (int64_t i = 0; i < slice.rewarm; ++i) step();
+    backend_->synchronize();
+    for (int64_t sample = 0; sample < slice.samples; ++sample) {
+      if (flusher_) flusher_->flush();
+      result.start.push_back(now_seconds());
+      const Mark begin = backend_->mark();
+      for (int64_t i = 0; i < slice.batch; ++i) step();
+      const Mark end = backend_->mark();
+      result.seconds.push_back(backend_->seconds(begin, end) / static_cast<double>(slice.batch));
+    }
+    return result;
+  }
+
   void step() {
     if (pass_of_ == Pass::forward)
       executable_->forward({});
@@ -128,7 +144,16 @@ class OpSession final : public Session {
     write_inputs(problem, *executable_);
     poison_results(problem, *executable_);
     run_again();
-    return check_results(problem, *executable_);
+    return checked(problem);
+  }
+
+  CheckResult checked(const Problem& problem) {
+    CheckResult check = check_results(problem, *executable_);
+    if (const std::string overrun = executable_->overrun(); !overrun.empty()) {
+      check.passed = false;
+      check.reason = overrun;
+    }
+    return check;
   }
 
   // The exact pass on small integers first, then the random inputs that will be timed.
@@ -157,6 +182,10 @@ class OpSession final : public Session {
       outcome.reason = check.reason;
       return false;
     }
+    const Trust trust = trust_in_oracle(op, one, *problem_, executable_->kernels(), options.seed);
+    outcome.status = trust.status;
+    outcome.reason = trust.reason;
+    if (trust.status == "failed") return false;
     if (check.powerless) {
       outcome.status = "mistrusted";
       outcome.reason = "the check had no power: every expected value is zero";
@@ -212,13 +241,8 @@ class OpSession final : public Session {
   void warm_up(Outcome& outcome) {
     std::vector<double> seconds;
     const double begin = now_seconds();
-    while ((seconds.size() < 3 || now_seconds() - begin < 0.1) && seconds.size() < 1000) {
-      if (flusher_) flusher_->flush();
-      const Mark from = backend_->mark();
-      step();
-      const Mark to = backend_->mark();
-      seconds.push_back(backend_->seconds(from, to));
-    }
+    while ((seconds.size() < 3 || now_seconds() - begin < 0.1) && seconds.size() < 1000)
+      seconds.push_back(time_steps({.samples = 1, .batch = 1, .rewarm = 0}).seconds.front());
     outcome.details["warmup_s"] = seconds;
     outcome.details["seconds_per_iteration"] =
         median({seconds.begin() + static_cast<long>(seconds.size() / 2), seconds.end()});
@@ -227,7 +251,7 @@ class OpSession final : public Session {
   Json fields_;
   Pass pass_of_ = Pass::forward;
   std::unique_ptr<Backend> backend_;
-  ParameterSet parameters_;
+  ParameterSet parameters_{DType::f32, guarded_memory()};
   std::unique_ptr<Executable> executable_;
   std::unique_ptr<Problem> problem_;
   std::vector<Tensor> first_results_;

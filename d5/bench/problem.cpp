@@ -8,6 +8,7 @@
 #include <set>
 
 #include "d5/core/convert.hpp"
+#include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/core/rng.hpp"
 
@@ -91,6 +92,7 @@ double math_amplification(Math math) { return math == Math::winograd ? 81 : 1; }
 
 // What the operator's own loops work on: the whole case, or a few samples of it.
 struct Oracle {
+  const std::string& name;  // of the operator
   const Operator& op;
   const ProblemOptions& options;
   std::vector<TensorSpec> in, out;
@@ -114,9 +116,24 @@ struct Oracle {
 
 std::vector<Tensor> allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted) {
   std::vector<Tensor> tensors;
-  for (size_t i = 0; i < specs.size(); ++i)
-    tensors.push_back(specs[i].present && wanted[i] ? Tensor(compute_dtype(specs[i].dtype), specs[i].shape) : Tensor());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const DType type = compute_dtype(specs[i].dtype);
+    tensors.push_back(specs[i].present && wanted[i] ? Tensor(type, specs[i].shape, guarded_memory()) : Tensor());
+    if (tensors.back().present() && type != DType::string) tensors.back().fill_bytes(0xff);
+  }
   return tensors;
+}
+
+// What the operator's loops made must be what infer() promised, and nothing beside it may have been written.
+void check_made(const std::string& op, const std::vector<TensorSpec>& specs, const std::vector<Tensor>& made,
+                const char* what) {
+  for (size_t i = 0; i < made.size() && i < specs.size(); ++i) {
+    if (!made[i].present()) continue;
+    const TensorSpec promised{compute_dtype(specs[i].dtype), specs[i].shape}, came{made[i].dtype(), made[i].shape()};
+    if (came.dtype != promised.dtype || !(came.shape == promised.shape))
+      throw Error("[{}] made {} {} as {}; infer() promised {}", op, what, i, to_string(came), to_string(promised));
+    if (const std::string how = overrun(made[i]); !how.empty()) throw Error("[{}] wrote {} of {} {}", op, how, what, i);
+  }
 }
 
 std::vector<double> doubles(const Tensor& tensor) {
@@ -130,6 +147,7 @@ Expected expect_nothing_yet(const Oracle& o, size_t index) {
   Expected e{.value = (o.backward() ? "x" : "y") + std::to_string(index),
              .role = o.backward() ? Executable::Role::gradient : Executable::Role::value,
              .dtype = spec.dtype,
+             .shape = spec.shape,
              .elements = spec.elements()};
   e.exact = !is_float(spec.dtype) ||
             (o.op.rounding(o.in, o.options.pass, index).exact && o.options.inputs == InputValues::integers);
@@ -160,9 +178,11 @@ std::vector<Expected> expect_whole(Oracle& o) {
   const auto run = [&](Context& c) {
     c.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
     o.op.forward(c);
+    check_made(o.name, o.out, c.outputs, "output");
     if (!o.backward()) return;
     c.input_gradients = allocate(o.in, o.wanted);
     o.op.backward(c);
+    check_made(o.name, o.in, c.input_gradients, "the gradient of input");
   };
   run(o.context);
   std::vector<Expected> all;
@@ -315,7 +335,8 @@ std::optional<Entries> choose_entries(const Oracle& o) {
 // The results of those entries alone. What has no such axis (a gradient of weights) comes from them whole, since the
 // output gradients of all others are zero; of very many elements a sample is kept.
 std::vector<Expected> expect_entries(const Oracle& whole, const Entries& entries) {
-  Oracle few{whole.op, whole.options, sliced(whole.in, entries.axes, entries.chosen.size()), {}, whole.wanted, {}};
+  Oracle few{whole.name,   whole.op, whole.options, sliced(whole.in, entries.axes, entries.chosen.size()), {},
+             whole.wanted, {}};
   few.out = few.op.infer(few.in);
   few.out.resize(whole.out.size());
   const auto wide = [&](const Tensor& tensor, Index axis) {
@@ -331,6 +352,7 @@ std::vector<Expected> expect_entries(const Oracle& whole, const Entries& entries
     if (!whole.is_wanted(i)) continue;
     Expected& e = all[next++];
     const Shape& shape = whole.result(i).shape;
+    e.shape = shape;
     e.elements = shape.elements();
     if (const Index axis = entries.result_axis(i, whole.options.pass); axis >= 0) {
       for_each_piece(shape, axis, entries.chosen, [&](Index, Index from, Index count) {
@@ -377,7 +399,7 @@ bool exact_on_integers(const std::string& op, const OperatorCase& one, Pass pass
 
 Problem make_problem(const std::string& name, const OperatorCase& one, const ProblemOptions& options) {
   const auto op = registered<operators>(name).make(one.attributes);
-  Oracle o{*op, options, one.specs(), {}, {}, {}};
+  Oracle o{name, *op, options, one.specs(), {}, {}, {}};
   o.out = op->infer(o.in);
   o.out.resize(std::min(o.out.size(), one.outputs));
   for (size_t i = 0; i < o.in.size(); ++i) o.wanted.push_back(one.inputs[i].differentiable && is_float(o.in[i].dtype));
@@ -431,65 +453,6 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
     problem.expected = expect_whole(o);
   }
   return problem;
-}
-
-void write_inputs(const Problem& problem, Executable& executable) {
-  for (const auto& [value, tensor] : problem.inputs) executable.write(Executable::Role::value, value, tensor);
-  for (const auto& [value, tensor] : problem.output_gradients)
-    executable.write(Executable::Role::gradient, value, tensor);
-}
-
-void poison_results(const Problem& problem, Executable& executable) {
-  for (const Expected& e : problem.expected) {
-    Tensor poison = executable.read(e.role, e.value);
-    poison.fill_bytes(0xff);
-    executable.write(e.role, e.value, poison);
-  }
-}
-
-CheckResult check_results(const Problem& problem, Executable& executable) {
-  CheckResult result;
-  double largest = 0;
-  for (const Expected& e : problem.expected) {
-    const Tensor actual = executable.read(e.role, e.value);
-    const auto fail = [&](size_t i, Index at, double got) {
-      if (!result.passed) return;
-      result.passed = false;
-      result.reason = fmt::format("{}[{}] is {:.9g}, expected {:.9g} +- {:.2g}", result_name(e), at, got, e.values[i],
-                                  e.tolerance[i]);
-    };
-    if (actual.elements() != e.elements) {
-      result.passed = false;
-      result.reason = fmt::format("{} has {} elements, expected {}", e.value, actual.elements(), e.elements);
-      return result;
-    }
-    // What is exact is compared after the one rounding that the type asks for.
-    for (size_t i = 0; i < e.values.size(); ++i) {
-      const Index at = e.at.empty() ? static_cast<Index>(i) : e.at[i];
-      const double got = load_as_double(e.dtype, actual.data(), at);
-      double wanted = e.values[i];
-      if (e.exact) {
-        alignas(8) unsigned char cell[8] = {};
-        store_from_double(e.dtype, cell, 0, wanted);
-        wanted = load_as_double(e.dtype, cell, 0);
-      }
-      largest = std::max(largest, std::abs(wanted));
-      ++result.compared;
-      if (std::isnan(wanted) && std::isnan(got)) continue;
-      if (wanted == got) continue;
-      const double error = std::abs(got - wanted);
-      if (!(error <= e.tolerance[i])) fail(i, at, got);
-      result.l1 += error;
-      result.l2 += error * error;
-      result.linf = std::isnan(error) ? INFINITY : std::max(result.linf, error);
-      if (e.tolerance[i] > 0) result.worst_share = std::max(result.worst_share, error / e.tolerance[i]);
-    }
-    result.elements += e.elements;
-  }
-  result.l2 = std::sqrt(result.l2);
-  result.linf_relative = largest > 0 ? result.linf / largest : 0;
-  result.powerless = result.compared == 0 || largest == 0;
-  return result;
 }
 
 }  // namespace d5

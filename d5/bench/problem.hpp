@@ -17,6 +17,7 @@ struct Expected {
   std::string value;  // its name in single_node_graph: "y0"; for a gradient the input's, "x1"
   Executable::Role role;
   DType dtype;
+  Shape shape;
   Index elements = 0;     // of the whole
   std::vector<Index> at;  // flat indices of the sample; empty: all
   std::vector<double> values, tolerance;

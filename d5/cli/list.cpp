@@ -6,6 +6,7 @@
 
 #include "d5/backends/backend.hpp"
 #include "d5/cli/command.hpp"
+#include "d5/cli/plugins.hpp"
 #include "d5/cli/support.hpp"
 #include "d5/core/dtype.hpp"
 #include "d5/measure/metric.hpp"
@@ -83,7 +84,7 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
 void print_row(const Json& row) {
   std::string text = row["name"];
   if (row.contains("available"))
-    text = fmt::format("{:<14} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
+    text = fmt::format("{:<16} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
                        row["reason"].get<std::string>());
   if (row.contains("parameters")) {
     text = fmt::format("{:<20}", text);
@@ -121,6 +122,7 @@ RunCommand add_list(CLI::App& program) {
   command->add_option("--backend", flags->backends, "Only these, separated by commas [all that are on]")
       ->group(support);
   command->add_option("--operator", flags->operators, "Only these, separated by commas [all]")->group(support);
+  add_plugin_options(*command);
   return [flags] {
     if (flags->support && flags->kind == "operators")
       return list_support({flags->backends, flags->operators, flags->json});

@@ -7,6 +7,7 @@
 #include "d5/bench/session.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
+#include "d5/cli/plugins.hpp"
 #include "d5/operators/operator.hpp"
 #include "d5/recipe/suite.hpp"
 #include "d5/recipe/values.hpp"
@@ -133,6 +134,7 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
   for (const auto& [field, about] : own)
     command->add_option(option_name(field), flags->fields[field], about)
         ->group("Sizes and attributes of this operator [default]");
+  add_plugin_options(*command);
   add_run_flags(*command, *flags);
   command->footer(
       "Example: d5 op Gemm --m 512,1024 --n 128 --k 512 --backend onednn,reference --pass forward,backward --threads "

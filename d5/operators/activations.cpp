@@ -205,7 +205,7 @@ struct Softsign : Function {  // x / (1 + |x|)
   double operator()(double x) const { return x / (1 + std::abs(x)); }
   double slope(double x) const { return 1 / ((1 + std::abs(x)) * (1 + std::abs(x))); }
   double error(double x) const { return std::abs((*this)(x)); }
-  double slope_error(double x) const { return 3 * slope(x); }  // the sum, its square, the reciprocal
+  double slope_error(double x) const { return 4 * slope(x); }  // the sum, twice; its square; the reciprocal
 };
 
 struct Mish : Function {  // x tanh(softplus(x)); with t = tanh(softplus(x)) the slope is t + x (1 - t^2) sigmoid(x)

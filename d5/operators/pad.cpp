@@ -55,7 +55,7 @@ class Pad final : public Selection {
     return {{"shape", "shape of X", "16x64x56x56"},
             {"pads", "elements before each axis, then after each; negative ones remove", "0x0x1x1x0x0x1x1"},
             {"axes", "the axes that pads belong to; empty: all", ""},
-            {"mode", "constant, reflect, edge or wrap", "constant"},
+            {"outside", "constant, reflect, edge or wrap (the attribute mode)", "constant"},
             {"constant", "give a constant, as an input with a gradient", false}};
   }
 
@@ -65,18 +65,18 @@ class Pad final : public Selection {
                        list_input(v, "pads"),
                        constant ? OperatorInput{.spec = {type, {}}} : absent_input(),
                        list_input(v, "axes")},
-            .attributes = {{"mode", v.text("mode", "constant")}}};
+            .attributes = {{"mode", v.text("outside", "constant")}}};
   }
 
   static std::vector<Attributes> cases() {
     return {{{"shape", "5"}, {"pads", "2x1"}},
             {{"shape", "3x4"}, {"pads", "0x2x1x0"}, {"constant", true}},
-            {{"shape", "3x4"}, {"pads", "2x1x1x3"}, {"mode", "reflect"}},
-            {{"shape", "3x4"}, {"pads", "2x5x1x3"}, {"mode", "edge"}},
-            {{"shape", "3x4"}, {"pads", "4x1x1x9"}, {"mode", "wrap"}},
-            {{"shape", "2x3"}, {"pads", "3x7x0x5"}, {"mode", "reflect"}},
+            {{"shape", "3x4"}, {"pads", "2x1x1x3"}, {"outside", "reflect"}},
+            {{"shape", "3x4"}, {"pads", "2x5x1x3"}, {"outside", "edge"}},
+            {{"shape", "3x4"}, {"pads", "4x1x1x9"}, {"outside", "wrap"}},
+            {{"shape", "2x3"}, {"pads", "3x7x0x5"}, {"outside", "reflect"}},
             {{"shape", "2x3x5"}, {"pads", "1x-1x2x0"}, {"axes", "-1x0"}, {"constant", true}},
-            {{"shape", "4x6"}, {"pads", "-1x1x-2x1"}, {"mode", "reflect"}},
+            {{"shape", "4x6"}, {"pads", "-1x1x-2x1"}, {"outside", "reflect"}},
             {{"shape", "2x16x28x28"}}};
   }
 

@@ -9,6 +9,7 @@
 #include "d5/core/parallel.hpp"
 #include "d5/core/rng.hpp"
 #include "d5/operators/checks.hpp"
+#include "d5/operators/magnitude.hpp"
 #include "d5/operators/operator.hpp"
 
 namespace d5 {

@@ -249,8 +249,8 @@ void Group::guarded(Member& member, Act act) {
   } catch (const std::exception& error) {
     if (interrupted_) throw Interrupted{};
     drop(member, "error", error.what());
-    if (const auto* lost = dynamic_cast<const ChildLost*>(&error); lost && !lost->output().empty())
-      member.result.warnings.push_back("the child's last output: " + lost->output());
+    if (const auto* told = dynamic_cast<const ChildError*>(&error); told && !told->output().empty())
+      member.result.warnings.push_back("the child's last output: " + told->output());
     forget_child(member.key);
   }
 }

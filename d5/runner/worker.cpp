@@ -14,6 +14,7 @@
 #include "d5/backends/backend.hpp"
 #include "d5/bench/progress.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/core/plugins.hpp"
 #include "d5/measure/disk_footprint.hpp"
 #include "d5/runner/protocol.hpp"
 #include "d5/runner/shared_memory.hpp"
@@ -147,6 +148,7 @@ int worker_main() {
     return 2;
   }
   try {
+    for (const std::string& library : plugins_of_environment()) load_plugin(library);
     Worker(descriptor).serve();
   } catch (const std::exception& error) {  // the parent is gone or speaks another language
     std::fprintf(stderr, "%s\n", error.what());

@@ -99,12 +99,17 @@ class WrongAttribute final : public PlantedKernel {
     if (node.op == "Softmax") node.attributes.set("axis", int64_t{0});
     if (node.op == "Gemm") node.attributes.set("beta", 2.0);
     if (node.op == "BatchNormalization") node.attributes.set("epsilon", 1e-2);
+    if (node.op == "Gelu") node.attributes.set("approximate", std::string("tanh"));
     return node;
   }
   // Operators without attributes: the sign, or the second operand, is wrong.
   void spoil_forward(Context& c) override {
     const auto y = c.outputs[0].values<double>();
     if (node_.op == "Relu") std::ranges::copy(c.inputs[0].values<double>(), y.begin());
+    if (node_.op == "Mul") {  // B is broadcast along the other axis
+      const auto a = c.inputs[0].values<double>(), b = c.inputs[1].values<double>();
+      for (size_t i = 0; i < y.size(); ++i) y[i] = a[i] * b[i / b.size()];
+    }
     if (node_.op == "Add" || node_.op == "MatMul") y[y.size() / 2] = -y[y.size() / 2] + 0.25;
   }
 };
@@ -163,7 +168,7 @@ class NarrowAccumulator final : public PlantedKernel {
           }
       }
     } else {
-      for (double& v : y) v = narrow(v);  // Add, Relu, MaxPool: nothing is summed; the value itself is too narrow
+      for (double& v : y) v = narrow(v);  // Add, Relu, ...: nothing is summed; the value itself is too narrow
     }
   }
 };
@@ -185,6 +190,8 @@ PLANT("MatMul");
 PLANT("Conv");
 PLANT("Relu");
 PLANT("Add");
+PLANT("Mul");
+PLANT("Gelu");
 PLANT("MaxPool");
 PLANT("Softmax");
 PLANT("BatchNormalization");
@@ -197,11 +204,14 @@ Json planted_case(const std::string& op, const std::string& kernel) {
   if (op == "MaxPool") fields.update({{"n", 2}, {"c", 3}, {"size", "9x9"}, {"window", "3x3"}, {"pad", "1"}});
   if (op == "Relu") fields.update({{"shape", "40x50"}});
   if (op == "Add") fields.update({{"a", "40x50"}, {"b", "50"}});
+  if (op == "Mul") fields.update({{"a", "50x50"}, {"b", "50"}});
+  if (op == "Gelu") fields.update({{"shape", "40x50"}});
   if (op == "Softmax") fields.update({{"shape", "40x900"}});
   if (op == "BatchNormalization") fields.update({{"shape", "8x5x12x12"}, {"training", true}});
   if (kernel == "narrow" && op == "Conv") fields.update({{"filter", "1x1"}, {"pad", "0"}});
   // The hard form: the result is bfloat16 anyway, only the accumulator is too narrow. Where nothing is summed, f32.
-  if (kernel == "narrow" && op != "Relu" && op != "Add" && op != "MaxPool") fields["dtype"] = "bf16";
+  const bool sums = op != "Relu" && op != "Add" && op != "Mul" && op != "Gelu" && op != "MaxPool";
+  if (kernel == "narrow" && sums) fields["dtype"] = "bf16";
   return bench_of(fields).complete(fields);
 }
 
@@ -248,7 +258,7 @@ TEST_P(Planted, ARaceIsCaughtAfterTheMeasurement) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, Planted,
-                         testing::Values("Gemm", "MatMul", "Conv", "Relu", "Add", "MaxPool", "Softmax",
+                         testing::Values("Gemm", "MatMul", "Conv", "Relu", "Add", "Mul", "Gelu", "MaxPool", "Softmax",
                                          "BatchNormalization"),
                          [](const auto& info) { return info.param; });
 
