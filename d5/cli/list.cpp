@@ -114,7 +114,6 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command = program.add_subcommand("list", "What can be named: backends, operators, suites, metrics, ...");
   command->add_option("kind", flags->kind, "backends, operators, dtypes, suites, metrics or stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
-  add_plugin_options(*command);
   const std::string support = "Support (d5 list operators --support)";
   command
       ->add_flag("--support", flags->support,
@@ -123,6 +122,7 @@ RunCommand add_list(CLI::App& program) {
   command->add_option("--backend", flags->backends, "Only these, separated by commas [all that are on]")
       ->group(support);
   command->add_option("--operator", flags->operators, "Only these, separated by commas [all]")->group(support);
+  add_plugin_options(*command);
   return [flags] {
     if (flags->support && flags->kind == "operators")
       return list_support({flags->backends, flags->operators, flags->json});
