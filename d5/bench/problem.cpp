@@ -408,7 +408,7 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
   for (size_t i = 0; i < o.results(); ++i)
     if (!o.backward() || one.inputs[i].differentiable)
       terms = std::max(terms, op->rounding(o.in, options.pass, i).terms);
-  const int64_t integers = exact_integer_range(terms, o.in[0].dtype);
+  const int64_t integers = exact_integer_range(terms, o.in.empty() ? DType::f32 : o.in[0].dtype);
 
   const bool large = op->cost(o.in, options.pass).flops > options.full_flops;
   const std::optional<Entries> entries = large ? choose_entries(o) : std::nullopt;
