@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
@@ -43,6 +44,8 @@ std::string default_folder(const std::string& name) {
 Record environment_record(const std::vector<Json>& cases) {
   Json backends = Json::object();
   for (const BackendStatus& status : backend_statuses()) {
+    const auto uses = [&](const Json& one) { return one.value("backend", "") == status.name; };
+    if (status.foreign && std::ranges::none_of(cases, uses)) continue;
     backends[status.name] = {{"available", status.available}, {"note", status.reason}};
     if (status.available) backends[status.name].update(describe_backend(status.name, 1));
   }

@@ -83,7 +83,7 @@ std::string capitals(std::string text) {
 
 ForeignWorker judge(const std::string& name, const std::string& about, const fs::path& program,
                     const std::vector<std::string>& packages, const std::string& install) {
-  ForeignWorker worker{.status = {.name = name}, .install = install};
+  ForeignWorker worker{.status = {.name = name, .foreign = true}, .install = install};
   const auto off = [&](const std::string& reason) {
     worker.status.reason = install.empty() ? reason : reason + "; " + install;
     return worker;
@@ -151,7 +151,7 @@ std::vector<ForeignWorker> read_or_explain(const fs::path& file) {
   } catch (const UsageError& error) {
     reason = error.what();
   }
-  return {{.status = {.name = file.stem(), .reason = fmt::format("{}: {}", file.string(), reason)}}};
+  return {{.status = {.name = file.stem(), .reason = fmt::format("{}: {}", file.string(), reason), .foreign = true}}};
 }
 
 }  // namespace

@@ -16,5 +16,9 @@ foreach(set IN LISTS loop_sets)
   # everything else is IEEE arithmetic, on which the elementary functions rely.
   target_compile_options(d5_onednn_loops_${set} PRIVATE -O3 -fno-math-errno -fno-trapping-math -fopenmp-simd
                          ${loop_options_${set}})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Threading a bound (x < low ? low : x) computes what follows twice, once for the constant.
+    target_compile_options(d5_onednn_loops_${set} PRIVATE -fno-thread-jumps)
+  endif()
   list(APPEND own_loops $<TARGET_OBJECTS:d5_onednn_loops_${set}>)
 endforeach()

@@ -10,7 +10,7 @@
 
 namespace d5::onednn::own {
 
-inline constexpr int64_t tile_elements = 1024;
+inline constexpr int64_t tile_elements = 512;
 
 // out[i] = f(in[0][i], in[1][i], ...). `out` may be one of `in`.
 using TileFunction = void (*)(const float* const* in, float* out, int64_t n, const float* parameters);

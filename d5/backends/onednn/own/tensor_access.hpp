@@ -52,7 +52,8 @@ void store(DType, void* base, Index offset, const float* values, Index n, bool s
 // Whether an operation that touches so many bytes should write past the caches.
 bool exceeds_caches(double bytes);
 
-inline constexpr size_t tile_bytes = tile_elements * sizeof(float);
+// The distance between tiles: not a multiple of 4096 bytes, where a load would wait for a store to a neighbour.
+inline constexpr size_t tile_bytes = tile_elements * sizeof(float) + 320;
 inline size_t aligned_bytes(size_t bytes) { return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes; }
 
 }  // namespace d5::onednn::own

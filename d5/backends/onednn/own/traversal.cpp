@@ -127,6 +127,16 @@ struct Traversal::Worker {
     return {target.how, partial(target), is_pair(target.how) ? partial(target) + target.elements : nullptr};
   }
 
+  // Asks for what the next unit reads, so that memory is busy while this one computes and stores.
+  void prefetch(Index first, Index n) const {
+    for (const Source& source : t.sources_) {
+      if (!source.flat) continue;
+      const Index bytes = tile_type_bytes(source.operand.type);
+      const char* from = static_cast<const char*>(source.operand.data(buffers)) + first * bytes;
+      for (Index i = 0; i < n * bytes; i += 64) __builtin_prefetch(from + i, 0, 3);
+    }
+  }
+
   void load_sources(const Position& position, const Unit& u) {
     for (size_t s = 0; s < t.sources_.size(); ++s)
       if (!ready[s]) {
@@ -274,6 +284,7 @@ void Traversal::run_part(int part, const Buffers& buffers) const {
     const Unit u = unit(number);
     position.set_row(u.row);
     worker.load_sources(position, u);
+    if (streamed_ && number + 1 < last) worker.prefetch(u.row * length_ + u.inner + u.elements(), u.elements());
     for (const Target& t : targets_) {
       if (!t.reduced) {
         void* base = t.operand.data(buffers);

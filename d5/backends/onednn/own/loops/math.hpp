@@ -3,7 +3,7 @@
 // units of the last place, against double over a dense sweep (tests/unit/backends/own_math_test.cpp):
 //   exp, expm1, log, log1p 2; tanh, erf, sin, cos 3; sinh, cosh, asin, atan 4; tan, acos, asinh, acosh, atanh 5;
 //   pow: exp(b log a), which multiplies the error of the logarithm by |b log a|.
-// Results below 2^-126 are rounded to the grid of denormals; sin, cos and tan hold for |x| < 2^20, beyond which their
+// Exponentials below 2^-126.5 are 0; sin, cos and tan hold for |x| < 2^20, beyond which their
 // callers take the library's.
 #pragma once
 
@@ -23,8 +23,6 @@ D5_INLINE float larger(float a, float b) { return a > b ? a : b; }
 D5_INLINE float smaller(float a, float b) { return a < b ? a : b; }
 D5_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 
-// Adding 1.5 * 2^23 leaves no bits behind the point.
-constexpr float rounder = 0x1.8p23f;
 D5_INLINE float nearest(float x) {  // halves to even
   const float a = absolute(x), r = (a + 0x1p23f) - 0x1p23f;
   return a < 0x1p23f ? with_sign(r, x) : x;
@@ -39,39 +37,33 @@ D5_INLINE float ceil_of(float x) {
 }
 D5_INLINE float trunc_of(float x) { return with_sign(floor_of(absolute(x)), x); }
 
-// 2^n for -126 <= n <= 127.
-D5_INLINE float power_of_two(int32_t n) { return float_of(static_cast<uint32_t>(n + 127) << 23); }
-
-// x = n log 2 + r with |r| <= log(2) / 2; the result is exp(r) - 1.
-D5_INLINE float reduced_expm1(float x, int32_t& n) {
-  const float shifted = x * 0x1.715476p+0f + rounder, whole = shifted - rounder;
-  n = static_cast<int32_t>(bits_of(shifted) - bits_of(rounder));
-  const float r = (x - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+// x = n log 2 + r with |r| <= log(2) / 2; the result is p with exp(r) = 1 + r + r^2 p, and 2^n. The last bits of
+// `shifted` are n + 127, the exponent of 2^n: 0 for n = -127, where the power is 0. n stops at 127; above 127.5 log 2 r
+// grows until exp(r) 2^n overflows.
+struct Reduced {
+  float r, p, power;
+};
+D5_INLINE Reduced reduced_exp(float x) {
+  constexpr float rounder = 0x1.8p23f + 127.0f;
+  const float bounded = x < -88.3f ? -88.3f : x;
+  const float free = bounded * 0x1.715476p+0f + rounder, shifted = free > rounder + 127.0f ? rounder + 127.0f : free;
+  const float whole = shifted - rounder;
+  const float r = (bounded - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
   float p = 0x1.a61686p-13f;
   p = p * r + 0x1.6d53acp-10f;
   p = p * r + 0x1.110d2cp-7f;
   p = p * r + 0x1.5554e2p-5f;
   p = p * r + 0x1.555558p-3f;
   p = p * r + 0.5f;
-  return r + r * r * p;
+  return {r, p, float_of(bits_of(shifted) << 23)};
 }
-
-// exp(x) 2^k; the power is applied in two halves so that denormals and the last numbers before infinity come out right.
-D5_INLINE float exp_scaled(float x, int32_t k) {
-  const float bounded = x > 90.0f ? 90.0f : x < -105.0f ? -105.0f : x;
-  int32_t n;
-  const float e = 1.0f + reduced_expm1(bounded, n);
-  const int32_t all = n + k, half = all >> 1;
-  return e * power_of_two(half) * power_of_two(all - half);
+D5_INLINE float exp_of(float x) {
+  const Reduced e = reduced_exp(x);
+  return ((e.p * e.r + 1.0f) * e.r + 1.0f) * e.power;
 }
-D5_INLINE float exp_of(float x) { return exp_scaled(x, 0); }
-
 D5_INLINE float expm1_of(float x) {
-  const float bounded = x > 90.0f ? 90.0f : x < -30.0f ? -30.0f : x;
-  int32_t n;
-  const float e = reduced_expm1(bounded, n), scale = power_of_two(n > 127 ? 127 : n);
-  const float once = e * scale + (scale - 1.0f);
-  return n > 127 ? (1.0f + e) * scale * 2.0f : once;
+  const Reduced e = reduced_exp(x);
+  return (e.r + e.r * e.r * e.p) * e.power + (e.power - 1.0f);
 }
 
 // log of 2^e m with m in [sqrt(1/2), sqrt(2)), s = (m - 1) / (m + 1): log m = 2 atanh s.
@@ -103,12 +95,16 @@ D5_INLINE float tanh_of(float x) {
   const float a = absolute(x), t = expm1_of(a > 10.0f ? 20.0f : 2.0f * a);
   return x != x ? x : with_sign(t / (t + 2.0f), x);
 }
+D5_INLINE float half_exp(float x) {  // exp(x) / 2, also where exp(x) is too large
+  const float root = exp_of(0.5f * x);
+  return 0.5f * root * root;
+}
 D5_INLINE float sinh_of(float x) {
-  const float a = absolute(x), t = expm1_of(smaller(a, 2.0f)), e = exp_scaled(a, -1);
+  const float a = absolute(x), t = expm1_of(smaller(a, 2.0f)), e = half_exp(a);
   return with_sign(a < 1.0f ? 0.5f * (t + t / (t + 1.0f)) : e - 0.25f / e, x);
 }
 D5_INLINE float cosh_of(float x) {
-  const float e = exp_scaled(absolute(x), -1);
+  const float e = half_exp(absolute(x));
   return e + 0.25f / e;
 }
 D5_INLINE float softplus_of(float x) { return (x > 0.0f ? x : x != x ? x : 0.0f) + log1p_of(exp_of(-absolute(x))); }

@@ -35,6 +35,12 @@ D5_TILE(gradient_of_product, 4,                                              // 
         : d[i] == 1.0f && a[i] == 0.0f ? b[i] * c[i]
                                        : 0.0f)
 
+// Softmax of columns: x, top, sum (its logarithm); y, dy, sum.
+D5_TILE(softmax, 3, exp_of(a[i] - b[i]) / c[i])
+D5_TILE(log_softmax, 3, (a[i] - b[i]) - c[i])
+D5_TILE(gradient_of_softmax, 3, a[i] * (b[i] - c[i]))
+D5_TILE(gradient_of_log_softmax, 3, b[i] - exp_of(a[i]) * c[i])
+
 }  // namespace
 
 // A sum of 0 stands for "nothing yet", so that inf - inf does not come in.
@@ -102,6 +108,10 @@ const TileFunctions reduction_functions[] = {
     {"gradient of log sum", 2, gradient_of_log_sum, {}},
     {"gradient of log sum exp", 3, gradient_of_log_sum_exp, {}},
     {"gradient of product", 4, gradient_of_product, {}},
+    {"softmax", 3, softmax, {}},
+    {"log softmax", 3, log_softmax, {}},
+    {"gradient of softmax", 3, gradient_of_softmax, {}},
+    {"gradient of log softmax", 3, gradient_of_log_softmax, {}},
 };
 const size_t reduction_count = sizeof reduction_functions / sizeof reduction_functions[0];
 

@@ -16,8 +16,8 @@ void from_bf16(const uint16_t* x, float* y, int64_t n) {
 void to_bf16(const float* x, uint16_t* y, int64_t n) {
   D5_EACH(n) {
     const uint32_t u = bits_of(x[i]);
-    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16, nan = (u >> 16) | 0x40u;
-    y[i] = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+    const uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u);
+    y[i] = static_cast<uint16_t>((x[i] != x[i] ? u | 0x00400000u : rounded) >> 16);
   }
 }
 void from_f16(const uint16_t* x, float* y, int64_t n) {
