@@ -6,11 +6,11 @@
 namespace d5 {
 namespace {
 
-// [[0, 2, 0], [0, 0, 0], [3, 0, -1]] times [[1, 4], [2, 5], [3, 6]], as Operator's loops see it: f64 and i64.
+// [[0, 2, 0], [0, 0, 0], [3, 0, -1]] times [[1, 4], [2, 5], [3, 6]], as Operator's loops see it: f64 and i32.
 Context example() {
   Context c;
-  c.inputs = {Tensor::from<double>({3}, {2, 3, -1}), Tensor::from<int64_t>({3}, {1, 0, 2}),
-              Tensor::from<int64_t>({4}, {0, 1, 1, 3}), Tensor::from<double>({3, 2}, {1, 4, 2, 5, 3, 6})};
+  c.inputs = {Tensor::from<double>({3}, {2, 3, -1}), Tensor::from<int32_t>({3}, {1, 0, 2}),
+              Tensor::from<int32_t>({4}, {0, 1, 1, 3}), Tensor::from<double>({3, 2}, {1, 4, 2, 5, 3, 6})};
   c.outputs = {Tensor(DType::f64, {3, 2})};
   return c;
 }
@@ -45,10 +45,10 @@ TEST(SparseGemm, GradientsByHandWholeAndSingle) {
 
 TEST(SparseGemm, AnIndexThatLeadsOutsideIsAnError) {
   Context c = example();
-  c.inputs[1].values<int64_t>()[2] = 3;
+  c.inputs[1].values<int32_t>()[2] = 3;
   EXPECT_THROW(registered<operators>("SparseGemm").make({})->forward(c), Error);
   c = example();
-  c.inputs[2].values<int64_t>()[1] = 5;
+  c.inputs[2].values<int32_t>()[1] = 5;
   EXPECT_THROW(registered<operators>("SparseGemm").make({})->forward(c), Error);
 }
 
