@@ -3,20 +3,24 @@
 # Installs what deep500 needs and what is not there yet; ./quickstart and ./check call it. A second run installs nothing.
 #   scripts/dependencies.sh [--tests] [--with NAME]... [--without NAME]...
 #   --tests          also what the tests need: GoogleTest, clang for fuzzing, clang-format, python3-jsonschema
-#   --with NAME      also the optional part NAME; --without NAME leaves it out. Parts: onednn (on by default)
+#   --with NAME      also the optional part NAME; --without NAME leaves it out. Parts: onednn (on by default), torch
+#                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests)
 # System packages come from apt-get (Debian 12, Debian 13, Ubuntu 24.04), as root or with a sudo that asks nothing;
 # where neither works, it says which command to run. oneDNN is the distribution's where that is version 3 or
-# later, else two wheels from the Python package index, unpacked into build/dependencies.
+# later, else two wheels from the Python package index, unpacked into build/dependencies. LibTorch is a wheel, too,
+# unless D5_TORCH_ROOT names a folder that has it or python3 has a torch of 2.9 or later.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/common.sh
 
 onednn_release=2023.2.0 # oneDNN 3.2 that needs libgomp and nothing else
+torch_release=2.15.0
+cuda_release=13.4.92 # libcudart and libcupti, which the wheel's libraries are linked to even without a device
 prefix=$PWD/build/dependencies
-parts=(onednn)
+parts=(onednn torch)
 
-tests= onednn=1
+tests= onednn=1 torch=with_tests
 while (($#)); do
   case $1 in
     --tests) tests=1 ;;
@@ -30,6 +34,8 @@ while (($#)); do
   esac
   shift
 done
+
+[[ $torch == with_tests ]] && torch=$tests
 
 # ---- what is there already. A command, a header or a file counts, whoever installed it.
 present() {
@@ -60,6 +66,19 @@ has_onednn() {
     [[ -n $folder && -e $folder/lib/cmake/dnnl/dnnl-config.cmake ]] && return
   done
   return 1
+}
+
+has_torch() {
+  [[ -e $prefix/torch-$torch_release ]] && return
+  [[ -n ${D5_TORCH_ROOT:-} && -e $D5_TORCH_ROOT/lib/libtorch_cpu.so ]] && return
+  # Without importing it, which takes seconds.
+  python3 -c '
+import importlib.metadata as m, importlib.util as u, os, sys
+found = u.find_spec("torch")
+version = tuple(int(n) for n in m.version("torch").split("+")[0].split(".")[:2]) if found else (0, 0)
+header = "include/ATen/core/Tensor.h"
+sys.exit(not (version >= (2, 9) and os.path.exists(os.path.join(found.submodule_search_locations[0], header))))
+' 2>/dev/null
 }
 
 can_fuzz() {
@@ -102,7 +121,16 @@ if [[ $onednn ]] && ! has_onednn; then
   fi
 fi
 
-if ((${#needed[@]} + ${#wanted[@]} == 0)) && [[ ! $fetch_onednn ]]; then
+fetch_torch=
+if [[ $torch ]] && ! has_torch; then
+  if [[ $(uname -m) == x86_64 ]]; then
+    fetch_torch=1
+  else
+    echo "LibTorch: not looked for on $(uname -m); the backend torch is built where D5_TORCH_ROOT has it"
+  fi
+fi
+
+if ((${#needed[@]} + ${#wanted[@]} == 0)) && [[ ! $fetch_onednn && ! $fetch_torch ]]; then
   echo "Nothing is missing."
   exit 0
 fi
@@ -159,23 +187,38 @@ if may_install; then
       fetch_onednn=
     else
       echo "oneDNN: the distribution has ${candidate:-none}, version 3 is needed; taking the wheels instead"
-      has_venv || needed+=(python3 python3-venv)
     fi
+  fi
+  if [[ $fetch_onednn || $fetch_torch ]]; then
+    has_venv || needed+=(python3 python3-venv)
   fi
   ((${#needed[@]} + ${#wanted[@]} == 0)) || install "${needed[@]}" "${wanted[@]}"
 else
-  [[ $fetch_onednn ]] && ! has_venv && needed+=(python3-venv)
+  [[ $fetch_onednn || $fetch_torch ]] && ! has_venv && needed+=(python3-venv)
   ((${#needed[@]} == 0)) || refuse "${needed[@]}" "${wanted[@]}"
   ((${#wanted[@]} == 0)) || echo "Not there, and not needed: ${wanted[*]}"
 fi
 
-if [[ $fetch_onednn ]]; then
-  echo "pip install onednn-cpu-gomp==$onednn_release onednn-devel-cpu-gomp==$onednn_release into build/dependencies"
-  # The environment only lends its pip: build/dependencies itself stays a plain prefix without a python in it.
+# fetch NAME WHEEL...: into build/dependencies, which stays a plain prefix: the environment only lends its pip.
+fetch() {
+  local part=$1
+  shift
+  echo "pip install $* into build/dependencies"
   [[ -x $prefix/python/bin/pip ]] || python3 -m venv "$prefix/python"
   "$prefix/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-warn-script-location \
-    --prefix "$prefix" "onednn-cpu-gomp==$onednn_release" "onednn-devel-cpu-gomp==$onednn_release" ||
-    die "oneDNN could not be fetched from the Python package index. Without it: --without onednn"
+    --prefix "$prefix" "$@" ||
+    die "$part could not be fetched from the Python package index. Without it: --without $part"
+}
+
+if [[ $fetch_onednn ]]; then
+  fetch onednn "onednn-cpu-gomp==$onednn_release" "onednn-devel-cpu-gomp==$onednn_release"
   [[ -e $prefix/lib/cmake/dnnl/dnnl-config.cmake ]] || die "the wheels of oneDNN $onednn_release hold no CMake package"
   touch "$prefix/onednn-$onednn_release"
+fi
+
+if [[ $fetch_torch ]]; then
+  fetch torch "torch==$torch_release" "nvidia-cuda-runtime==$cuda_release" "nvidia-cuda-cupti==$cuda_release"
+  compgen -G "$prefix/lib/python3*/site-packages/torch/lib/libtorch_cpu.so" >/dev/null ||
+    die "the wheel of torch $torch_release holds no libtorch_cpu.so"
+  touch "$prefix/torch-$torch_release"
 fi

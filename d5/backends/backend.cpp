@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -47,6 +48,18 @@ std::filesystem::path library_folder() {
   if (!dladdr(reinterpret_cast<void*>(&backend_statuses), &info) || !info.dli_fname)
     throw Error("[backend] libd5 cannot find its own file; set D5_BACKEND_PATH to the folder of the modules");
   return std::filesystem::absolute(info.dli_fname).parent_path();
+}
+
+DeviceName parse_device(std::string_view text) {
+  if (text == "cpu") return {"cpu"};
+  if (text == "cuda") return {"cuda"};
+  constexpr std::string_view prefix = "cuda:";
+  const std::string_view digits = text.starts_with(prefix) ? text.substr(prefix.size()) : "";
+  int index = 0;
+  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (digits.empty() || end.ec != std::errc() || end.ptr != digits.data() + digits.size() || index < 0)
+    throw UsageError("[backend] device is '{}'; legal: cpu, cuda, cuda:N", text);
+  return {"cuda", index};
 }
 
 std::vector<BackendStatus> backend_statuses() {

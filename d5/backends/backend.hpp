@@ -37,9 +37,18 @@ struct CompileOptions {
   Fallback fallback = Fallback::error;
   std::string kernel = "builtin";  // or a user's kernel by its name
   std::string device = "cpu";
+  // Gradients of parameters lie in the ParameterSet after backward. False: they may stay where the library made them,
+  // as in its users' programs, and only read() finds them.
+  bool gradients_in_set = true;
 };
 Math parse_math(std::string_view);
 LayoutChoice parse_layout(std::string_view);
+
+struct DeviceName {
+  std::string kind;  // "cpu", "cuda"
+  int index = 0;
+};
+DeviceName parse_device(std::string_view);  // "cpu", "cuda", "cuda:1"; UsageError on anything else
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
@@ -85,12 +94,27 @@ class Executable {
   virtual Facts kernels() const = 0;  // node -> the implementation that was chosen, as the library names it
   // Which kernel ran over an end of which buffer since the executable was made; empty: none, or nobody watches.
   virtual std::string overrun() const { return {}; }
+  // Why results of this pass are rounded to the tensors' own type (where that is narrower than f32) before they are
+  // final: a library that adds in bf16. A check then counts roundings of that type. Empty: f32 or wider up to the end.
+  virtual std::string narrow_arithmetic(Pass) const { return ""; }
 };
 
-// A point in time on the backend's own clock: device events on a GPU.
+// A point in time on the backend's own clock: device events on a GPU. The backend owns the event; the last hundred
+// marks are valid.
 struct Mark {
   std::chrono::steady_clock::time_point host;
   void* event = nullptr;
+};
+
+// What a device gives right now, seen through the backend's own copies and products; the host's is Probe in
+// measure/roofline.hpp.
+class DeviceProbe {
+ public:
+  virtual ~DeviceProbe() = default;
+  virtual double peak_flops(DType, Math) = 0;  // 0 where no peak is known
+  virtual double bandwidth(double working_set_bytes) = 0;
+  virtual void flush() = 0;  // empties the device's caches of the case
+  virtual double cache_bytes() const = 0;
 };
 
 class Backend {
@@ -99,7 +123,9 @@ class Backend {
   virtual std::optional<std::string> why_not(const Graph&, const CompileOptions&) const = 0;  // empty: it can
   virtual std::unique_ptr<Executable> compile(const Graph&, ParameterSet&, const CompileOptions&) = 0;
   virtual Facts facts() const = 0;  // library, version, ISA, threads, ...
-  virtual Memory& memory() { return host_memory(); }
+  virtual Memory& memory(const std::string& /*device*/) { return host_memory(); }
+  virtual std::unique_ptr<DeviceProbe> probe(const std::string& /*device*/) { return nullptr; }  // null: the host's
+  // On the clock of the device that the last compile() was for.
   virtual Mark mark() { return {std::chrono::steady_clock::now()}; }
   virtual double seconds(const Mark& from, const Mark& to) {
     return std::chrono::duration<double>(to.host - from.host).count();

@@ -102,7 +102,7 @@ using FindKernel = std::function<std::unique_ptr<Kernel>(const Node&)>;
 // The kernel that options.kernel names where the operator has one of that name, else the built-in one.
 FindKernel kernel_finder(const std::string& backend, const CompileOptions&);
 std::unique_ptr<Executable> compile_kernels(const Graph&, ParameterSet&, const CompileOptions&, const FindKernel&);
-// UsageError where options.kernel is the name of no kernel of any operator here, in any backend that is open.
+// UsageError where no backend that is open has a kernel named options.kernel, for whatever operator.
 std::optional<std::string> why_not_kernels(const Graph&, const CompileOptions&, const FindKernel&,
                                            std::string_view backend);
 

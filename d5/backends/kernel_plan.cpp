@@ -35,8 +35,8 @@ FindKernel kernel_finder(const std::string& backend, const CompileOptions& optio
 
 namespace {
 
-// A name that no operator of the graph has here. Where another backend has it, this one cannot (a comparison over
-// several backends goes on); else it is a mistake.
+// A name that no operator of the graph has here. Where another backend or operator has it, this one cannot (a
+// comparison over several goes on); else it is a mistake.
 std::optional<std::string> why_not_named(const Graph& graph, const std::string& name, const std::string& backend) {
   std::vector<std::string> legal;
   for (const Node& node : graph.nodes) {
@@ -46,9 +46,8 @@ std::optional<std::string> why_not_named(const Graph& graph, const std::string& 
       if (std::ranges::find(legal, one) == legal.end()) legal.push_back(one);
   }
   const std::vector<std::string> all = registry_names(kernels::kind);
-  for (const Node& node : graph.nodes)
-    if (std::ranges::any_of(all, [&](const std::string& one) { return one.ends_with(":" + node.op + ":" + name); }))
-      return fmt::format("{} has no kernel '{}' for {}; it has: {}", backend, name, node.op, fmt::join(legal, ", "));
+  if (std::ranges::any_of(all, [&](const std::string& one) { return one.ends_with(":" + name); }))
+    return fmt::format("{} has no kernel '{}' for {}; it has: {}", backend, name, graph.name, fmt::join(legal, ", "));
   fail_unknown(fmt::format("[{}]", backend), fmt::format("kernel of {}", graph.name), name, legal);
 }
 

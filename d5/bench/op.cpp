@@ -93,6 +93,11 @@ class OpBench final : public Bench {
       check_field(field, result[field.name]);
     }
     check_backend(result["backend"]);
+    try {
+      parse_device(result["device"].get<std::string>());
+    } catch (const UsageError& error) {
+      throw FieldError("device", error.what());
+    }
     if (result["threads"].get<int64_t>() < 1 || result["threads"].get<int64_t>() > 4096)
       throw FieldError("threads", fmt::format("[op] threads is {}; 1 to 4096 are legal", result["threads"].dump()));
 

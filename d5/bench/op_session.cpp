@@ -65,11 +65,15 @@ class OpSession final : public Session {
     if (options.mode == Mode::training && !(has_gradient(one) && registered<operators>(op).has_backward))
       return {.status = "unsupported", .reason = fmt::format("{} has no gradient", op)};
     if (auto reason = backend_->why_not(graph, options)) return {.status = "unsupported", .reason = *reason};
-    executable_ = backend_->compile(graph, parameters_, options);
+    Memory& memory = backend_->memory(options.device);
+    parameters_ = std::make_unique<ParameterSet>(DType::f32, memory.is_host() ? guarded_memory() : memory);
+    executable_ = backend_->compile(graph, *parameters_, options);
     outcome.details["kernels"] = to_json(executable_->kernels());
+    if (const std::string why = executable_->narrow_arithmetic(pass_of(fields_)); !why.empty())
+      outcome.details["narrow_arithmetic"] = why;
     outcome.details["backend"] = to_json(backend_->facts());
     outcome.details["memory_bytes"] =
-        executable_->bytes() + static_cast<size_t>(parameters_.elements()) * sizeof(float) * 2;
+        executable_->bytes() + static_cast<size_t>(parameters_->elements()) * sizeof(float) * 2;
     if (depth == Depth::build) return outcome;
 
     const bool passed = check_before(op, one, outcome);
@@ -91,7 +95,7 @@ class OpSession final : public Session {
     if (!flusher_) meters_.begin();  // what flushing costs is not the case's
     SliceResult result = time_steps(slice);
     if (!flusher_) meters_.end(slice.rewarm + slice.samples * slice.batch);
-    result.probe = {{"peak_flops", probe_->peak_flops(bound_type_)}, {"bandwidth", probe_->bandwidth(working_set_)}};
+    result.probe = {{"peak_flops", peak_flops()}, {"bandwidth", bandwidth()}};
     return result;
   }
 
@@ -101,6 +105,7 @@ class OpSession final : public Session {
     outcome.details["check"] = to_json(check);
     if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
     outcome.details["repeatable"] = same_bits();
+    if (device_probe_) outcome.details["device_memory_bytes"] = executable_->bytes();  // the most there was
     meters_.report(outcome.details);
     return outcome;
   }
@@ -122,7 +127,7 @@ class OpSession final : public Session {
     for (int64_t i = 0; i < slice.rewarm; ++i) step();
     backend_->synchronize();
     for (int64_t sample = 0; sample < slice.samples; ++sample) {
-      if (flusher_) flusher_->flush();
+      flush();
       result.start.push_back(now_seconds());
       const Mark begin = backend_->mark();
       for (int64_t i = 0; i < slice.batch; ++i) step();
@@ -137,6 +142,17 @@ class OpSession final : public Session {
       executable_->forward({});
     else
       executable_->backward({});
+  }
+
+  void flush() {
+    if (flusher_) flusher_->flush();
+    if (flushes_device_) device_probe_->flush();
+  }
+  double peak_flops() {
+    return device_probe_ ? device_probe_->peak_flops(bound_type_, math_) : probe_->peak_flops(bound_type_);
+  }
+  double bandwidth() {
+    return device_probe_ ? device_probe_->bandwidth(working_set_) : probe_->bandwidth(working_set_);
   }
 
   // One run of the problem from poisoned results; forward comes first where gradients are wanted.
@@ -162,6 +178,7 @@ class OpSession final : public Session {
     ProblemOptions options{.pass = pass_of_,
                            .inputs = parse_input_values(fields_.at("inputs").get<std::string>()),
                            .math = compile_options(fields_).math,
+                           .narrow = !executable_->narrow_arithmetic(pass_of_).empty(),
                            .seed = fields_.at("seed").get<uint64_t>()};
     if (exact_on_integers(op, one, pass_of_) && options.math != Math::winograd) {
       ProblemOptions integers = options;
@@ -224,16 +241,21 @@ class OpSession final : public Session {
   void describe_bound(const std::string& op, const OperatorCase& one, Outcome& outcome) {
     const auto specs = one.specs();
     const Cost cost = registered<operators>(op).make(one.attributes)->cost(specs, pass_of_);
-    bound_type_ =
-        compile_options(fields_).math == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
+    math_ = compile_options(fields_).math;
+    bound_type_ = math_ == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
     working_set_ = cost.bytes;
+    device_probe_ = backend_->probe(fields_.at("device").get<std::string>());
+    if (!device_probe_) probe_ = std::make_unique<Probe>(threads());
     if (fields_.at("cache") == "cold") {
-      flusher_ = std::make_unique<CacheFlusher>();
-      working_set_ = std::max(working_set_, static_cast<double>(flusher_->bytes()));
+      if (device_probe_)
+        flushes_device_ = true;
+      else
+        flusher_ = std::make_unique<CacheFlusher>();
+      working_set_ =
+          std::max(working_set_, device_probe_ ? device_probe_->cache_bytes() : static_cast<double>(flusher_->bytes()));
     }
-    probe_ = std::make_unique<Probe>(threads());
-    probe_->peak_flops(bound_type_);  // the first call makes its buffers
-    probe_->bandwidth(working_set_);
+    peak_flops();  // the first call makes buffers
+    bandwidth();
     outcome.details["cost"] = {{"flops", cost.flops}, {"bytes", cost.bytes}, {"working_set_bytes", working_set_}};
   }
 
@@ -251,14 +273,17 @@ class OpSession final : public Session {
   Json fields_;
   Pass pass_of_ = Pass::forward;
   std::unique_ptr<Backend> backend_;
-  ParameterSet parameters_{DType::f32, guarded_memory()};
+  std::unique_ptr<ParameterSet> parameters_;
   std::unique_ptr<Executable> executable_;
   std::unique_ptr<Problem> problem_;
   std::vector<Tensor> first_results_;
   std::unique_ptr<CacheFlusher> flusher_;
-  std::unique_ptr<Probe> probe_;
+  std::unique_ptr<Probe> probe_;               // of the host
+  std::unique_ptr<DeviceProbe> device_probe_;  // of the device, where the case runs on one
+  bool flushes_device_ = false;
   OpMeters meters_;
   DType bound_type_ = DType::f32;
+  Math math_ = Math::strict;
   double working_set_ = 0;
 };
 

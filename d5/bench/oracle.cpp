@@ -92,6 +92,8 @@ std::vector<double> elements_at(const Oracle& o, size_t index, std::span<const I
   return values;
 }
 
+bool is_narrow(const Oracle& o, DType type) { return o.options.narrow && is_float(type) && bits(type) < 32; }
+
 Expected expect_nothing_yet(const Oracle& o, size_t index) {
   const TensorSpec& spec = o.result(index);
   const bool backward = o.backward();
@@ -100,8 +102,8 @@ Expected expect_nothing_yet(const Oracle& o, size_t index) {
              .dtype = spec.dtype,
              .shape = spec.shape,
              .elements = spec.elements()};
-  e.exact = !is_float(spec.dtype) ||
-            (o.op.rounding(o.in, o.options.pass, index).exact && o.options.inputs == InputValues::integers);
+  e.exact = !is_float(spec.dtype) || (o.op.rounding(o.in, o.options.pass, index).exact &&
+                                      o.options.inputs == InputValues::integers && !is_narrow(o, spec.dtype));
   return e;
 }
 
@@ -110,7 +112,7 @@ Expected expect_nothing_yet(const Oracle& o, size_t index) {
 void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnitude, std::span<const double> kept,
                    Expected& e) {
   const Rounding rounding = o.op.rounding(o.in, o.options.pass, index);
-  const double accumulate = round_off(e.dtype == DType::f64 ? DType::f64 : DType::f32);
+  const double accumulate = round_off(e.dtype == DType::f64 || is_narrow(o, e.dtype) ? e.dtype : DType::f32);
   const double stored = rounding.stored_outputs ? round_off(e.dtype) : 0;
   const double relative =
       ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, e.dtype) + stored) *

@@ -30,6 +30,7 @@ struct ProblemOptions {
   Pass pass = Pass::forward;
   InputValues inputs = InputValues::uniform;
   Math math = Math::strict;
+  bool narrow = false;  // sums are held in the tensors' own type (Executable::narrow_arithmetic)
   uint64_t seed = 1;
   double full_flops = 5e7;  // up to here the oracle computes everything
   size_t sample = 1000;     // beyond: this many elements, and the edges

@@ -80,6 +80,12 @@ void print(const Json& report) {
     if (environment.contains(part))
       for (const auto& [name, value] : environment[part].items())
         if (!value.is_structured() || value.size() <= 12) show(name.c_str(), value);
+  for (const Json& gpu : environment["gpus"]) {
+    show("gpu", gpu["name"]);
+    for (const auto& [name, value] : gpu.items())
+      if (name != "name") show(("  " + name).c_str(), value);
+  }
+  if (environment["gpus"].empty()) show("gpu", "none that the NVIDIA driver shows");
   std::cout << fmt::format("  {:<12} overhead {:.0f} ns, resolution {:.0f} ns\n", "timer",
                            1e9 * report["timer"]["overhead_s"].get<double>(),
                            1e9 * report["timer"]["resolution_s"].get<double>());

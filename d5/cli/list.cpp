@@ -7,6 +7,7 @@
 #include "d5/backends/backend.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/plugins.hpp"
+#include "d5/cli/support.hpp"
 #include "d5/core/dtype.hpp"
 #include "d5/measure/metric.hpp"
 #include "d5/measure/stopping.hpp"
@@ -106,15 +107,27 @@ void print_row(const Json& row) {
 
 RunCommand add_list(CLI::App& program) {
   struct Flags {
-    std::string kind;
-    bool json = false;
+    std::string kind, backends, operators;
+    bool json = false, support = false;
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* command = program.add_subcommand("list", "What can be named: backends, operators, suites, metrics, ...");
   command->add_option("kind", flags->kind, "backends, operators, dtypes, suites, metrics or stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
+  const std::string support = "Support (d5 list operators --support)";
+  command
+      ->add_flag("--support", flags->support,
+                 "Which backend has which operator, by element type and pass: every conformance case is built")
+      ->group(support);
+  command->add_option("--backend", flags->backends, "Only these, separated by commas [all that are on]")
+      ->group(support);
+  command->add_option("--operator", flags->operators, "Only these, separated by commas [all]")->group(support);
   add_plugin_options(*command);
   return [flags] {
+    if (flags->support && flags->kind == "operators")
+      return list_support({flags->backends, flags->operators, flags->json});
+    if (flags->support || !flags->backends.empty() || !flags->operators.empty())
+      throw UsageError("[list] --support, --backend and --operator belong to 'd5 list operators --support'");
     std::vector<std::string> legal;
     for (const auto& [kind, make] : kinds()) legal.push_back(kind);
     if (flags->kind.empty()) {

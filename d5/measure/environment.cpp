@@ -27,6 +27,7 @@ nlohmann::json capture_environment(const nlohmann::json& backends) {
   return {{"schema", "d5-environment/1"},
           {"cpu", cpu_environment()},
           {"memory", memory_environment()},
+          {"gpus", gpu_environment()},
           {"os", os_environment()},
           {"container", detect_container("/", variables())},
           {"machine", machine_environment()},

@@ -16,6 +16,8 @@ nlohmann::json build_environment();
 nlohmann::json library_environment();
 nlohmann::json machine_environment();  // hypervisor, cloud, DMI names
 nlohmann::json now_environment();      // load, current MHz, free memory, time of day
+nlohmann::json gpu_environment();      // one object a device; empty without NVIDIA's management library
+nlohmann::json gpu_now();              // clocks, power state, power, temperature, used memory
 
 std::string cpu_model();  // "unknown" where the kernel does not say
 

@@ -67,7 +67,8 @@ json now_environment() {
   return {{"unix_seconds", seconds.count()},
           {"load", known == 3 ? json{load[0], load[1], load[2]} : json()},
           {"mhz", mhz.empty() ? json() : json(std::strtod(mhz.c_str(), nullptr))},
-          {"available_bytes", parse_size(field("/proc/meminfo", "MemAvailable"))}};
+          {"available_bytes", parse_size(field("/proc/meminfo", "MemAvailable"))},
+          {"gpus", gpu_now()}};
 }
 
 }  // namespace d5

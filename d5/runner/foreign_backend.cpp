@@ -173,7 +173,11 @@ class ForeignExecutable final : public Executable, public TimesItself {
     return result;
   }
 
-  Json details() const override { return details_; }
+  Json details() const override {
+    Json others = details_;
+    others.erase("kernels");
+    return others;
+  }
 
   void write(Role role, const std::string& value, const Tensor& canonical, int) override {
     spec(value);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/runner/foreign_workers.hpp"
 
-#include <dlfcn.h>
 #include <toml++/toml.h>
 #include <unistd.h>
 
@@ -27,13 +26,6 @@ std::vector<std::string> between_colons(const std::string& text) {
   for (std::string part; std::getline(stream, part, ':');)
     if (!part.empty()) parts.push_back(part);
   return parts;
-}
-
-fs::path library_folder() {
-  Dl_info info{};
-  if (!dladdr(reinterpret_cast<void*>(&foreign_workers), &info) || !info.dli_fname)
-    throw Error("[worker] libd5 cannot find its own file; set D5_WORKER_PATH to the folder of the workers");
-  return fs::absolute(info.dli_fname).parent_path();
 }
 
 fs::path own_folder() {

@@ -33,19 +33,5 @@ with tempfile.TemporaryDirectory() as folder:
         if not good:
             print(result.stdout, result.stderr)
             failures += 1
-# The worker of docs/protocol.md runs as it is printed there.
-page = (source / "docs" / "protocol.md").read_text()
-with tempfile.TemporaryDirectory() as folder:
-    for language, file in (("toml", "sum.toml"), ("python", "sum.py")):
-        (Path(folder) / file).write_text(re.search(rf"^```{language}\n(.*?)^```", page, re.M | re.S)[1])
-    command = re.search(r"D5_WORKER_PATH=mine d5 (.*)", page)[1].split()
-    result = subprocess.run([d5, *command, *SHORT], cwd=folder, capture_output=True, text=True, timeout=300,
-                            env={**os.environ, "D5_WORKER_PATH": folder})
-    row = next((line for line in result.stdout.splitlines() if line.startswith("sum ")), "")
-    good = result.returncode == 0 and row and "unsupported" not in row
-    print("ok    " if good else "FAILED", "protocol.md", " ".join(command), flush=True)
-    if not good:
-        print(result.stdout, result.stderr)
-        failures += 1
-print(f"{len(commands) + 1 - failures} passed, {failures} failed")
+print(f"{len(commands) - failures} passed, {failures} failed")
 sys.exit(1 if failures or len(commands) < 10 else 0)

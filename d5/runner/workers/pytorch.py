@@ -12,6 +12,7 @@ from d5_worker import Unsupported
 try:
     import torch
     import torch.nn.functional as F
+    from torch.utils._python_dispatch import TorchDispatchMode
 except Exception as error:  # not there, or it does not load
     d5_worker.serve(None, "", {}, "PyTorch is not importable by %s: %s" % (sys.executable, error))
 
@@ -128,7 +129,8 @@ def recurrent(call, order, activations):
             return torch.cat([t[gate * size:(gate + 1) * size] for gate in order])
         weights = []
         for i in range(directions):
-            weights += [turned(w[i]), turned(r[i])] + ([turned(part) for part in b[i].chunk(2)] if b is not None else [])
+            weights += [turned(w[i]), turned(r[i])]
+            weights += [turned(part) for part in b[i].chunk(2)] if b is not None else []
         state = [s if s is not None else x.new_zeros(directions, x.shape[1], size) for s in (h, c)]
         y, *last = call(x, state if call is torch.lstm else state[0], weights, b is not None, 1, 0.0, False,
                         directions == 2, False)
@@ -213,15 +215,25 @@ OPERATORS = {
     "SoftmaxCrossEntropyLoss": loss(F.cross_entropy),
     "NegativeLogLikelihoodLoss": loss(F.nll_loss),
 }
-for op in ("Abs Neg Exp Log Sqrt Reciprocal Erf Sign Floor Ceil Round Sigmoid Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh "
-           "Asinh Acosh Atanh").split():
+for op in ("Abs Neg Exp Log Sqrt Reciprocal Erf Sign Floor Ceil Round Sigmoid Sin Cos Tan Asin Acos Atan Sinh Cosh "
+           "Tanh Asinh Acosh Atanh").split():
     OPERATORS[op] = lambda a, x, f=getattr(torch, op.lower()): f(x)
 # Operators of channels and places: the fast layout has the channels last.
-SPATIAL = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "BatchNormalization",
-           "InstanceNormalization", "GroupNormalization"}
+SPATIAL = {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
+           "BatchNormalization", "InstanceNormalization", "GroupNormalization"}
 
 
 # ---- a case
+class Recorder(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.append(str(function.overloadpacket))
+        return function(*args, **(kwargs or {}))
+
+
 class TorchCase(d5_worker.Case):
     def __init__(self, fields):
         self.fields, self.backward = fields, fields["pass"] == "backward"
@@ -230,8 +242,8 @@ class TorchCase(d5_worker.Case):
         self.fast = fields["layout"] == "fast" and fields["operator"] in SPATIAL
         self.given = [i for i in fields["inputs"] if i and "value" not in i]
         self.function = self.make_function()
-        self.try_once()
-        self.details = {"kernels": {fields["operator"]: "torch.compile" if COMPILED else "eager"}}
+        used = self.try_once()
+        self.details = {"kernels": {fields["operator"]: "torch.compile of " + used if COMPILED else used}}
         if COMPILED:
             torch._dynamo.reset()
             self.function = torch.compile(self.function, fullgraph=True, dynamic=False)
@@ -269,11 +281,15 @@ class TorchCase(d5_worker.Case):
         return function
 
     def try_once(self):
-        """What PyTorch has no kernel for shows only when it runs; so before anything is compiled it does, on zeros."""
+        """What PyTorch has no kernel for shows only when it runs; so before anything is compiled it does, on zeros.
+        Says what a step consists of."""
         try:
             self.start({i["name"]: torch.zeros(i["shape"], dtype=DTYPES[i["dtype"]]) for i in self.given}, {})
-        except RuntimeError as error:
-            if isinstance(error, NotImplementedError) or "not implemented for" in str(error):
+            with Recorder() as recorder:
+                self.step()
+            return ", ".join(recorder.names)
+        except (RuntimeError, AttributeError) as error:  # an older PyTorch has not every function
+            if isinstance(error, (NotImplementedError, AttributeError)) or "not implemented for" in str(error):
                 raise Unsupported("PyTorch %s: %s" % (torch.__version__, str(error).splitlines()[0]))
             raise
 
@@ -282,10 +298,11 @@ class TorchCase(d5_worker.Case):
         torch.set_num_threads(self.fields["threads"])
         torch.set_grad_enabled(self.backward)
         torch.set_float32_matmul_precision({"strict": "highest", "tf32": "high", "bf16": "medium"}[math])
-        torch.backends.cudnn.allow_tf32 = math != "strict"
-        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         torch.use_deterministic_algorithms(self.fields["deterministic"])
+        if self.device.type == "cuda":
+            torch.backends.cudnn.allow_tf32 = math != "strict"
+            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
     def start(self, values, seeds):
         """The inputs in their places, forward once; and backward once where gradients are wanted."""
@@ -302,7 +319,8 @@ class TorchCase(d5_worker.Case):
         if self.backward:
             names = list(seeds) or [y for y, output in self.results.items() if output.requires_grad]
             outputs = [self.results[y] for y in names]
-            gradients = [placed((seeds[y] if y in seeds else torch.ones_like(self.results[y])).to(self.device)) for y in names]
+            seeds = seeds or {y: torch.ones_like(self.results[y]) for y in names}
+            gradients = [placed(seeds[y].to(self.device)) for y in names]
             wanted = [i for i in inputs if i.requires_grad]
             labels = ["gradient " + i["name"] for i in self.given if i["gradient"]]
 
@@ -317,7 +335,7 @@ class TorchCase(d5_worker.Case):
         seeds = {name[len("gradient "):]: values[name] for name in values if name.startswith("gradient ")}
         begin = time.perf_counter()
         self.start(values, seeds)
-        self.details.setdefault("first_run_s", time.perf_counter() - begin)  # of torch.compile: with compilation
+        self.details.setdefault("compile_s" if COMPILED else "first_run_s", time.perf_counter() - begin)
 
     def run(self, *arguments):
         self.enter()
@@ -341,7 +359,8 @@ class TorchCase(d5_worker.Case):
         tensor = self.results[name].detach().cpu().contiguous()
         names = {dtype: name for name, dtype in DTYPES.items()}
         size = tensor.numel() * tensor.element_size()
-        return d5_worker.Tensor(names[tensor.dtype], tensor.shape, ctypes.string_at(tensor.data_ptr(), size) if size else b"")
+        data = ctypes.string_at(tensor.data_ptr(), size) if size else b""
+        return d5_worker.Tensor(names[tensor.dtype], tensor.shape, data)
 
 
 def channels_last(tensor):

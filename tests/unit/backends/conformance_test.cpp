@@ -97,7 +97,12 @@ class Conformance : public testing::TestWithParam<Setting> {
       const bool mixed = std::ranges::any_of(one.inputs, [&](const auto& input) { return input.spec.dtype != dtype; });
       ParameterSet parameters(dtype == DType::bf16 && !mixed ? dtype : DType::f32);
       const auto executable = backend->compile(graph, parameters, options);
-      const Problem problem = make_problem(op, one, {.pass = pass, .inputs = inputs, .full_flops = 3e6, .sample = 200});
+      const Problem problem = make_problem(op, one,
+                                           {.pass = pass,
+                                            .inputs = inputs,
+                                            .narrow = !executable->narrow_arithmetic(pass).empty(),
+                                            .full_flops = 3e6,
+                                            .sample = 200});
       write_inputs(problem, *executable);
       poison_results(problem, *executable);
       executable->forward({});

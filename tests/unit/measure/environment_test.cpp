@@ -46,6 +46,8 @@ TEST(Environment, HasWhatARecordNeeds) {
   EXPECT_GT(e["memory"]["total_bytes"], 1 << 20);
   EXPECT_EQ(e["memory"]["page_bytes"], sysconf(_SC_PAGESIZE));
   EXPECT_FALSE(e["os"]["kernel"].get<std::string>().empty());
+  ASSERT_TRUE(e["gpus"].is_array() && e["now"]["gpus"].is_array());
+  for (const auto& gpu : e["gpus"]) EXPECT_GT(gpu["memory_bytes"], 1 << 20) << gpu["name"];
   EXPECT_TRUE(e["container"].is_string());
   EXPECT_TRUE(e["machine"].contains("cloud") && e["machine"].contains("hypervisor"));
   for (const char* key : {"version", "type", "compiler", "flags", "revision"})

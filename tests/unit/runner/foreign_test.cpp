@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "d5/measure/clock.hpp"
 #include "d5/runner/foreign_workers.hpp"
@@ -164,6 +165,28 @@ ForeignWorker found(const std::string& name) {
   for (const ForeignWorker& worker : foreign_workers())
     if (worker.status.name == name) return worker;
   return {};
+}
+
+// The worker printed in docs/protocol.md is run as it stands there: the page must be true.
+TEST(Workers, TheDocumentedOneWorks) {
+  std::stringstream text;
+  text << std::ifstream(D5_SOURCE_DIR "/docs/protocol.md").rdbuf();
+  const auto block = [all = text.str()](const std::string& language) {
+    const std::string fence = "```" + language + "\n";
+    const size_t begin = all.find(fence) + fence.size();
+    return all.substr(begin, all.find("```", begin) - begin);
+  };
+  const Folder folder;
+  folder.write("sum.toml", block("toml"));
+  folder.write("sum.py", block("python"));
+  setenv("D5_WORKER_PATH", folder.path().c_str(), 1);
+  const Json fields =
+      bench_of({{"kind", "op"}})
+          .complete({{"operator", "Add"}, {"backend", "sum"}, {"a", "9"}, {"b", "9"}, {"dtype", "f64"}});
+  const Record record = run_all({fields}, once())[0];
+  unsetenv("D5_WORKER_PATH");
+  EXPECT_EQ(record.status, "passed") << record.reason;
+  EXPECT_EQ(record.details["check"]["elements"], 9);
 }
 
 TEST(Workers, ABadDescriptionIsOffAndTheOthersStay) {

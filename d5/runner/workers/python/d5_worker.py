@@ -75,7 +75,7 @@ def read_tensors(path):
 
 
 def serve(make_case, version, facts, unavailable=""):
-    """Answers requests until the parent closes. With `unavailable`, the reason, there is nothing that it can do here."""
+    """Answers requests until the parent closes. `unavailable` is the reason where it can do nothing here."""
     cases = {}
     connection = socket.socket(fileno=int(os.environ["D5_WORKER_FD"]))
     connection.set_inheritable(False)

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch as a library: types, devices, arithmetic, memory, facts. One module serves the CPU and CUDA: everything of
+// CUDA goes through ATen's device-independent interfaces, and libtorch_cuda is opened where there is a driver.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "d5/backends/backend.hpp"
+
+namespace d5::libtorch {
+
+// First of all in this process: ISA cap, threads, CUDA.
+void start();
+
+// Why there is no CUDA in this process; empty where there is.
+const std::string& why_no_cuda();
+std::optional<std::string> why_no_device(const std::string& device);  // "cpu", "cuda", "cuda:1"
+at::Device device_of(const std::string& device);                      // "cuda" is cuda:0
+int64_t l2_bytes(at::Device);                                         // of a CUDA device
+
+bool has_type(DType);
+at::ScalarType scalar_type(DType);
+// Bytes of the host or a device as a tensor, no copy. Strides of channels_last where asked.
+at::Tensor wrap(void* data, DType, const Shape&, at::Device, bool channels_last = false);
+at::Tensor wrap(const Tensor& host);
+at::MemoryFormat channels_last_format(size_t rank);  // of 4 or 5 axes
+
+// Switches of the whole process; cheap where nothing changes.
+std::optional<std::string> why_not_math(Math, at::Device);
+void use(Math, bool deterministic);
+
+Memory& memory_of(at::Device);
+Facts library_facts();
+
+// Exceptions of the library become Errors of ours, one line each.
+std::string first_line(const std::exception&);
+template <class F>
+decltype(auto) guarded(std::string_view place, F&& f) try {
+  return f();
+} catch (const c10::Error& error) {
+  throw Error("[{}] LibTorch: {}", place, first_line(error));
+}
+
+}  // namespace d5::libtorch

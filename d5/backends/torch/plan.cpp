@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/backends/torch/plan.hpp"
+
+#include <algorithm>
+
+#include "d5/backends/torch/custom.hpp"
+#include "d5/backends/torch/library.hpp"
+
+namespace d5::libtorch {
+namespace {
+
+Prepared prepare(const Setup& setup) {
+  for (const auto* specs : {&setup.inputs, &setup.outputs})
+    for (const TensorSpec& spec : *specs)
+      if (spec.present && !has_type(spec.dtype)) return refuse("LibTorch has no operators for {}", name(spec.dtype));
+  if (setup.options.kernel != "builtin")
+    if (Prepared user = kernel_inside_autograd(setup); user.compute || !user.why_not.empty()) return user;
+  const Prepare* found = find_operator(setup.node.op);
+  Prepared prepared = found ? (*found)(setup) : refuse("no ATen function stands for it");
+  if (!prepared.why_not.empty() && setup.options.fallback == Fallback::reference)
+    return operator_inside_autograd(setup);
+  return prepared;
+}
+
+}  // namespace
+
+Plan::Plan(const Graph& graph, const CompileOptions& options, at::Device device, const Position* position) {
+  const Specs specs = infer_specs(graph);
+  for (const auto& [name, spec] : specs) add(name, spec);
+  for (const GraphInput& input : graph.inputs) {
+    PlannedValue& value = values[number(input.name)];
+    value.input = true;
+    value.parameter = input.parameter;
+    value.differentiable = input.differentiable;
+  }
+  for (const auto& [name, tensor] : graph.constants) values[number(name)].constant = true;
+  for (const std::string& name : graph.outputs) {
+    if (!numbers_.contains(name)) throw Error("[graph] {}: output '{}' is made by no node", graph.name, name);
+    values[number(name)].output = true;
+  }
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    PlannedNode planned;
+    for (const std::string& name : node.inputs) planned.inputs.push_back(name.empty() ? -1 : number(name));
+    for (const std::string& name : node.outputs) planned.outputs.push_back(name.empty() ? -1 : number(name));
+    for (const int i : planned.inputs)
+      if (i >= 0) values[i].readers.push_back(n);
+    Setup setup{node,   node.attributes, specs_of(specs, node.inputs), specs_of(specs, node.outputs), options,
+                device, position};
+    planned.prepared = prepare(setup);
+    if (!planned.prepared.why_not.empty())
+      throw Error("[graph] {}: node '{}' ({}): {}", graph.name, node.name, node.op, planned.prepared.why_not);
+    if (planned.prepared.spatial && options.layout == LayoutChoice::fast)
+      for (const auto* list : {&planned.inputs, &planned.outputs})
+        for (const int i : *list)
+          if (i >= 0 && (values[i].spec.shape.rank() == 4 || values[i].spec.shape.rank() == 5))
+            values[i].channels_last = true;
+    nodes.push_back(std::move(planned));
+  }
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!values[i].kept() && !values[i].readers.empty())
+      nodes[values[i].readers.back()].dies.push_back(static_cast<int>(i));
+  find_gradients(graph, options);
+}
+
+int Plan::add(const std::string& name, const TensorSpec& spec) {
+  numbers_[name] = static_cast<int>(values.size());
+  values.push_back({.name = name, .spec = spec});
+  return numbers_[name];
+}
+
+int Plan::number(const std::string& name) const {
+  const auto found = numbers_.find(name);
+  if (found != numbers_.end()) return found->second;
+  std::vector<std::string> legal;
+  for (const PlannedValue& value : values) legal.push_back(value.name);
+  fail_unknown("[executable]", "value", name, legal);
+}
+
+// An input's gradient is wanted where it was asked for and an output depends on it; an output has a seed where an input
+// with a wanted gradient lies behind it.
+void Plan::find_gradients(const Graph& graph, const CompileOptions& options) {
+  if (options.mode != Mode::training) return;
+  std::vector<bool> wanted(values.size()), reached(values.size());
+  for (const GraphInput& input : graph.inputs)
+    wanted[number(input.name)] = input.differentiable && is_float(input.spec.dtype) &&
+                                 (input.parameter ? options.parameter_gradients : options.input_gradients);
+  for (const PlannedNode& node : nodes) {
+    const bool any = std::ranges::any_of(node.inputs, [&](int i) { return i >= 0 && wanted[i]; });
+    for (const int o : node.outputs)
+      if (o >= 0) wanted[o] = any && is_float(values[o].spec.dtype);
+  }
+  for (size_t i = 0; i < values.size(); ++i) reached[i] = values[i].output && wanted[i];
+  for (size_t n = nodes.size(); n-- > 0;)
+    if (std::ranges::any_of(nodes[n].outputs, [&](int o) { return o >= 0 && reached[o]; }))
+      for (const int i : nodes[n].inputs)
+        if (i >= 0 && wanted[i]) reached[i] = true;
+  for (size_t i = 0; i < values.size(); ++i) values[i].gradient = reached[i] && (values[i].input || values[i].output);
+}
+
+// Backward goes through the nodes from the last to the first, and the first reader of a value is the last to
+// contribute.
+std::vector<int> Plan::parameters(const Graph& graph) const {
+  std::vector<int> order;
+  for (size_t n = graph.nodes.size(); n-- > 0;)
+    for (const int i : nodes[n].inputs)
+      if (i >= 0 && values[i].parameter && values[i].readers.front() == n && std::ranges::find(order, i) == order.end())
+        order.push_back(i);
+  return order;
+}
+
+}  // namespace d5::libtorch
