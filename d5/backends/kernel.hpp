@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,12 @@ class Kernel {
   virtual void prepare(KernelSetup&) {}
   virtual void bind(int binding, const Buffers&) = 0;
   virtual void forward(int binding) = 0;
-  virtual void backward(int binding);              // writes (not adds) the wanted gradients; default: Error
+  virtual void backward(int binding);  // writes (not adds) the wanted gradients; default: Error
+  // With CompileOptions::sparse_gradients: the gradient of this input is written in some of its rows alone (slices
+  // along the first axis), those that gradient_rows names after backward, in order. The others are zero and not
+  // written.
+  virtual bool has_sparse_gradient(size_t /*input*/) const { return false; }
+  virtual std::span<const Index> gradient_rows(int /*slot*/, size_t /*input*/) const { return {}; }
   virtual std::string implementation() const = 0;  // as the library names it: "brgemm:avx512_core"
   virtual size_t workspace_bytes() const { return 0; }
   virtual size_t scratch_bytes() const { return 0; }

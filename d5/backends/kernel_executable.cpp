@@ -93,6 +93,7 @@ class KernelExecutable final : public Executable {
   void backward(const Run& run) override {
     check(run.slot);
     if (options_.mode != Mode::training) throw Error("[executable] compiled for inference: there is no backward");
+    if (run.add_gradients && has_sparse_gradients_) throw Error("[executable] sparse gradients cannot be added up");
     const int binding = run.slot + (run.add_gradients ? options_.slots : 0);
     for (size_t n = plan_.nodes.size(); n-- > 0;) {
       if (!plan_.nodes[n].backward) continue;
@@ -101,7 +102,10 @@ class KernelExecutable final : public Executable {
       for (const Contribution& c : contributions_[binding][n]) apply(c);
       if (!run.observer) continue;
       run.observer->node_end(graph_.nodes[n], Pass::backward);
-      for (const Gradient& gradient : ready_[n]) run.observer->gradient_ready(gradient);
+      for (Gradient gradient : ready_[n]) {
+        if (has_sparse_gradients_) gradient.rows = rows_of(std::string(gradient.parameter), run.slot);
+        run.observer->gradient_ready(gradient);
+      }
     }
   }
 
@@ -131,6 +135,7 @@ class KernelExecutable final : public Executable {
     const Tensor canonical(value.spec.dtype, value.spec.shape);
     const bool gradient = role == Role::gradient;
     const void* from = (gradient ? place.gradient : place.value)[slot];
+    if (gradient && value.sparse) return dense(canonical, from, rows_of(name, slot));
     Tensor native;
     if (gradient && place.gradient_type != value.spec.dtype) {
       native = Tensor(value.spec.dtype, {native_elements(value.gradient_bytes(), value.spec.dtype)});
@@ -149,6 +154,7 @@ class KernelExecutable final : public Executable {
     const Place& place = places_.at(name);
     const bool gradient = role == Role::gradient;
     if (gradient ? value.gradient_layout : value.layout) return {};
+    if (gradient && value.sparse) return {};  // what is not a row of it is undefined
     const DType type = gradient ? place.gradient_type : value.spec.dtype;
     return Tensor::view(type, value.spec.shape, (gradient ? place.gradient : place.value)[slot], memory_);
   }
@@ -179,6 +185,27 @@ class KernelExecutable final : public Executable {
   }
 
  private:
+  // The rows of a sparse gradient that the last backward of this slot wrote; empty where it is dense.
+  std::span<const Index> rows_of(const std::string& name, int slot) const {
+    const PlannedValue& value = plan_.values.at(name);
+    if (!value.sparse) return {};
+    const size_t n = value.readers.front();
+    const auto& inputs = graph_.nodes[n].inputs;
+    return plan_.nodes[n].kernel->gradient_rows(slot,
+                                                static_cast<size_t>(std::ranges::find(inputs, name) - inputs.begin()));
+  }
+
+  static Tensor dense(const Tensor& canonical, const void* rows_from, std::span<const Index> rows) {
+    canonical.fill_bytes(0);
+    if (canonical.elements() == 0) return canonical;
+    const size_t row_bytes = canonical.bytes() / static_cast<size_t>(canonical.shape()[0]);
+    for (const Index row : rows) {
+      const size_t at = static_cast<size_t>(row) * row_bytes;
+      std::memcpy(static_cast<char*>(canonical.data()) + at, static_cast<const char*>(rows_from) + at, row_bytes);
+    }
+    return canonical;
+  }
+
   static Index native_elements(size_t bytes, DType type) { return static_cast<Index>(bytes) * 8 / bits(type); }
 
   static void store(const LayoutPtr& layout, const Tensor& canonical, void* to) {
@@ -349,6 +376,13 @@ class KernelExecutable final : public Executable {
   }
 
   void bind() {
+    for (const auto& [name, value] : plan_.values) {
+      if (!value.sparse) continue;
+      has_sparse_gradients_ = true;
+      if (places_.at(name).gradient_type != value.spec.dtype)
+        throw Error("[executable] the sparse gradient of '{}' is {}, but the parameters' gradients are {}", name,
+                    d5::name(value.spec.dtype), d5::name(places_.at(name).gradient_type));
+    }
     positions_.resize(options_.slots);
     const int bindings = options_.mode == Mode::training ? 2 * options_.slots : options_.slots;
     contributions_.resize(bindings);
@@ -410,9 +444,10 @@ class KernelExecutable final : public Executable {
   ParameterSet& parameters_;
   std::map<std::string, Place> places_;
   std::shared_ptr<Buffer> memory_;
-  std::vector<Guard> guards_;                                          // in the order of addresses
-  std::vector<std::vector<void*>> workspaces_;                         // by node, slot
-  std::vector<void*> scratch_, beside_;                                // by slot
+  std::vector<Guard> guards_;                   // in the order of addresses
+  std::vector<std::vector<void*>> workspaces_;  // by node, slot
+  std::vector<void*> scratch_, beside_;         // by slot
+  bool has_sparse_gradients_ = false;
   std::vector<Position> positions_;                                    // by slot
   std::vector<std::vector<std::vector<Contribution>>> contributions_;  // by binding, node
   std::vector<std::vector<Gradient>> ready_;                           // by node

@@ -87,6 +87,7 @@ KernelPlan::KernelPlan(const Graph& graph, const CompileOptions& options, const 
   for (size_t n = 0; n < nodes.size(); ++n) nodes[n].op = make_operator(graph.nodes[n]);
   find_gradients(graph, options);
   choose_kernels(graph, options, find);
+  find_sparse_gradients(graph);
 }
 
 // A value has a gradient when something wanted lies behind it and an output before it.
@@ -184,6 +185,20 @@ bool KernelPlan::agree_on_layouts(const Graph& graph, const std::vector<KernelSe
         take(node.outputs[i], setups[n].output_layouts[i], setups[n].output_gradient_layouts[i]);
   }
   return settled;
+}
+
+// Rows cannot be added to what another node contributes.
+void KernelPlan::find_sparse_gradients(const Graph& graph) {
+  for (size_t n = 0; n < nodes.size(); ++n)
+    for (size_t i = 0; i < graph.nodes[n].inputs.size(); ++i) {
+      if (!nodes[n].wants_gradient[i] || !nodes[n].kernel->has_sparse_gradient(i)) continue;
+      PlannedValue& value = values.at(graph.nodes[n].inputs[i]);
+      if (value.readers.size() > 1 || value.output)
+        throw Error(
+            "[graph] {}: the gradient of '{}' has rows of {} alone, but others contribute to it: no sparse gradients",
+            graph.name, graph.nodes[n].inputs[i], graph.nodes[n].name);
+      value.sparse = true;
+    }
 }
 
 std::optional<std::string> why_not_kernels(const Graph& graph, const CompileOptions& options, const FindKernel& find,

@@ -74,6 +74,15 @@ struct Loops {
   // Softmax: dx = y (dy - dot); its logarithm: dx = dy - exp(y) sum
   void (*softmax_gradient)(float* dx, const float* y, const float* dy, float dot, int64_t n);
   void (*log_softmax_gradient)(float* dx, const float* y, const float* dy, float sum, int64_t n);
+
+  // to[r, c] = from[c, r] for elements of 2 and 4 bytes; strides in elements.
+  void (*transpose_2)(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride, int64_t rows,
+                      int64_t columns);
+  void (*transpose_4)(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,
+                      int64_t columns);
+  // mask[i] = 1 where number first + i of this stream (core/rng.hpp), without its lowest 11 bits, is at least `least`,
+  // else 0; `first` is even.
+  void (*philox_mask)(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint64_t least, int64_t n);
 };
 
 // The row of an elementwise operator, null where there is none.

@@ -108,8 +108,7 @@ class NormalizationKernel final : public OwnKernel {
   void for_each_piece(Index row, const F& f) const {
     const Index base = row % g_.cycle * g_.advance;
     if (g_.stretch == 0) {
-      for (Index at = 0; at < g_.length; at += tile_elements)
-        f(at, std::min(tile_elements, g_.length - at), at, false);
+      for (Index at = 0; at < g_.length; at += tile_elements) f(at, std::min(tile_elements, g_.length - at), at, false);
       return;
     }
     for (Index channel = 0; channel < g_.length / g_.stretch; ++channel)
@@ -139,7 +138,8 @@ class NormalizationKernel final : public OwnKernel {
       }
       for_each_piece(row, [&](Index at, Index count, Index parameter, bool shared) {
         const float* gain = tile(b, scale_at_, parameter, shared, count, floats(scratch, tiles_[0]));
-        const float* bias = has_bias_ ? tile(b, bias_at_, parameter, shared, count, floats(scratch, tiles_[1])) : nullptr;
+        const float* bias =
+            has_bias_ ? tile(b, bias_at_, parameter, shared, count, floats(scratch, tiles_[1])) : nullptr;
         float* y = floats(scratch, tiles_[2]);
         loops().normalize(y, x + at, mean, rstd, gain, bias, count);
         store(y_.type, y_.data(b), row * g_.length + at, y, count, streamed_, floats(scratch, tiles_[3]));

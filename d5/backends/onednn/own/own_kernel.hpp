@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What our own kernels share: row-major tensors, buffers bound once, walks prepared once. An operator's file says in
-// build() which walks each pass takes, or overrides run() for a loop of its own.
+// build() which walks each pass takes, or overrides run() for a loop of its own. A node whose results are known before
+// the run (the shape of a tensor, and what is made of it) is stored, whatever its operator.
 #pragma once
 
 #include <array>
@@ -17,7 +18,7 @@ class OwnKernel : public Kernel {
   std::optional<std::string> why_not(const KernelSetup&) const final;
   void prepare(KernelSetup&) final;
   void bind(int binding, const Buffers&) final;
-  void forward(int binding) final { run(Pass::forward, bound_[binding]); }
+  void forward(int binding) final;
   void backward(int binding) final { run(Pass::backward, bound_[binding]); }
   std::string implementation() const override { return std::string("own:") + loops().isa; }
   size_t workspace_bytes() const final { return workspace_bytes_; }
@@ -46,6 +47,7 @@ class OwnKernel : public Kernel {
  private:
   std::array<std::vector<Traversal>, 2> walks_;  // by pass
   std::vector<Buffers> bound_;
+  std::vector<std::shared_ptr<const Tensor>> known_;  // of every output that is wanted; empty: they are computed
   size_t workspace_bytes_ = 0, scratch_bytes_ = 0;
 };
 

@@ -13,7 +13,8 @@ namespace d5::onednn::own {
 template <class F>
 void for_each_part(int parts, Index count, const F& f) {
   const auto body = [&](Index from, Index to) {
-    for (Index part = from; part < to; ++part) f(static_cast<int>(part), count * part / parts, count * (part + 1) / parts);
+    for (Index part = from; part < to; ++part)
+      f(static_cast<int>(part), count * part / parts, count * (part + 1) / parts);
   };
   parallel_for(parts, 1, std::ref(body));
 }

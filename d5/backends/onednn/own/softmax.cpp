@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax and LogSoftmax along any axis. Where the axis is the innermost one, lines are contiguous; elsewhere a block of
-// neighbouring columns goes down the axis together, with a running maximum and sum for each. Either way what a block
+// Softmax and LogSoftmax along any axis. Where the axis is the innermost one, lines are contiguous; elsewhere a block
+// of neighbouring columns goes down the axis together, with a running maximum and sum for each. Either way what a block
 // reads stays in the caches for the second pass.
 #include <algorithm>
 #include <cmath>

@@ -19,6 +19,7 @@ D5_TILE(square, 1, a[i] * a[i])
 D5_TILE(first, 1, a[i])
 D5_TILE(second, 2, b[i])
 D5_TILE(product, 2, a[i] * b[i])
+D5_TILE(masked, 2, b[i] != 0.0f ? a[i] * p.a : 0.0f)
 D5_TILE(top_and_log, 2, a[i] + log_of(b[i]))            // log_sum_exp
 D5_TILE(product_or_zero, 2, b[i] > 0.0f ? 0.0f : a[i])  // product_zeros
 
@@ -38,6 +39,7 @@ D5_TILE(gradient_of_product, 4,                                              // 
 // Softmax of columns: x, top, sum (its logarithm); y, dy, sum.
 D5_TILE(softmax, 3, exp_of(a[i] - b[i]) / c[i])
 D5_TILE(log_softmax, 3, (a[i] - b[i]) - c[i])
+D5_TILE(minus_softmax, 4, -(exp_of(a[i] - b[i]) / c[i]) * d[i])
 D5_TILE(gradient_of_softmax, 3, a[i] * (b[i] - c[i]))
 D5_TILE(gradient_of_log_softmax, 3, b[i] - exp_of(a[i]) * c[i])
 
@@ -98,6 +100,7 @@ const TileFunctions reduction_functions[] = {
     {"first", 1, first, {}},
     {"second", 2, second, {}},
     {"product", 2, product, {}},
+    {"masked", 2, masked, {}},
     {"top and log", 2, top_and_log, {}},
     {"product or zero", 2, product_or_zero, {}},
     {"gradient of max", 4, gradient_of_max, {}},
@@ -110,6 +113,7 @@ const TileFunctions reduction_functions[] = {
     {"gradient of product", 4, gradient_of_product, {}},
     {"softmax", 3, softmax, {}},
     {"log softmax", 3, log_softmax, {}},
+    {"minus softmax", 4, minus_softmax, {}},
     {"gradient of softmax", 3, gradient_of_softmax, {}},
     {"gradient of log softmax", 3, gradient_of_log_softmax, {}},
 };

@@ -169,6 +169,9 @@ const Loops table = {
     .normalize_gradient = normalize_gradient,
     .softmax_gradient = softmax_gradient,
     .log_softmax_gradient = log_softmax_gradient,
+    .transpose_2 = transpose_2,
+    .transpose_4 = transpose_4,
+    .philox_mask = philox_mask,
 };
 
 }  // namespace d5::onednn::own::D5_ISA

@@ -40,7 +40,6 @@ D5_UNARY(Atanh, atanh_of(x), 1.0f / ((1.0f - x) * (1.0f + x)))
 D5_UNARY(Not, truth(x == 0.0f), 0.0f)
 D5_UNARY(IsNaN, truth(x != x), 0.0f)
 D5_UNARY(IsInf, (x == -__builtin_inff() ? p.a : x == __builtin_inff() ? p.b : 0.0f), 0.0f)
-D5_UNARY(Identity, x, 1.0f)
 
 // The reduction of the argument holds for |x| < 2^20; a tile that holds anything larger goes to the library.
 template <TileFunction fast, float (*library)(float)>
@@ -96,7 +95,6 @@ const TileFunctions unary_functions[] = {
     {"Not", 1, unary_value<Not>, {}},
     {"IsNaN", 1, unary_value<IsNaN>, {}},
     {"IsInf", 1, unary_value<IsInf>, {}},
-    unary<Identity>("Identity", 0),
 };
 const size_t unary_count = sizeof unary_functions / sizeof unary_functions[0];
 
