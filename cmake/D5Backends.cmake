@@ -42,6 +42,7 @@ function(d5_backend_off name reason)
   if("${D5_BACKEND_${upper}}" STREQUAL "ON")
     message(FATAL_ERROR "D5_BACKEND_${upper}=ON, but ${reason}")
   endif()
+  string(REPLACE ";" "," reason "${reason}")  # rows are a list
   set_property(GLOBAL APPEND PROPERTY D5_BACKEND_ROWS "${name}|off|${reason}")
 endfunction()
 
