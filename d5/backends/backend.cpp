@@ -13,13 +13,9 @@
 namespace d5 {
 namespace {
 
-// Modules lie in d5/ beside libd5, wherever that was installed.
 std::filesystem::path module_folder() {
   if (const char* path = std::getenv("D5_BACKEND_PATH"); path && *path) return path;
-  Dl_info info{};
-  if (!dladdr(reinterpret_cast<void*>(&backend_statuses), &info) || !info.dli_fname)
-    throw Error("[backend] libd5 cannot find its own file; set D5_BACKEND_PATH to the folder of the modules");
-  return std::filesystem::absolute(info.dli_fname).parent_path() / "d5";
+  return library_folder() / "d5";
 }
 
 template <class Enum, size_t n>
@@ -45,6 +41,13 @@ LayoutChoice parse_layout(std::string_view name) {
   static constexpr std::array<std::pair<const char*, LayoutChoice>, 2> all{
       {{"plain", LayoutChoice::plain}, {"fast", LayoutChoice::fast}}};
   return parse(all, "[backend]", "layout", name);
+}
+
+std::filesystem::path library_folder() {
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<void*>(&backend_statuses), &info) || !info.dli_fname)
+    throw Error("[backend] libd5 cannot find its own file; set D5_BACKEND_PATH to the folder of the modules");
+  return std::filesystem::absolute(info.dli_fname).parent_path();
 }
 
 DeviceName parse_device(std::string_view text) {
@@ -82,11 +85,18 @@ std::vector<BackendStatus> backend_statuses() {
   for (const std::string& name : registry_names(backends::kind))
     if (std::ranges::none_of(statuses, [&](const BackendStatus& s) { return s.name == name; }))
       statuses.push_back({name, true, "registered in this process", ""});
+  for (const std::string& source : registry_names(backend_sources::kind))
+    for (BackendStatus& status : registered<backend_sources>(source).statuses()) statuses.push_back(std::move(status));
   return statuses;
 }
 
 std::unique_ptr<Backend> open_backend(const std::string& name) {
   if (const auto* entry = find_registered<backends>(name)) return entry->make();
+  for (const std::string& source : registry_names(backend_sources::kind)) {
+    const auto& from = registered<backend_sources>(source);
+    for (const BackendStatus& status : from.statuses())
+      if (status.name == name) return from.open(name);
+  }
   std::vector<std::string> legal;
   for (const BackendStatus& status : backend_statuses()) {
     legal.push_back(status.name);

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,6 +92,8 @@ class Executable {
 
   virtual size_t bytes() const = 0;   // activations, gradients and workspace that this executable owns
   virtual Facts kernels() const = 0;  // node -> the implementation that was chosen, as the library names it
+  // Which kernel ran over an end of which buffer since the executable was made; empty: none, or nobody watches.
+  virtual std::string overrun() const { return {}; }
   // Why results of this pass are rounded to the tensors' own type (where that is narrower than f32) before they are
   // final: a library that adds in bf16. A check then counts roundings of that type. Empty: f32 or wider up to the end.
   virtual std::string narrow_arithmetic(Pass) const { return ""; }
@@ -143,9 +147,23 @@ struct backends {
 struct BackendStatus {
   std::string name;
   bool available = false;
-  std::string reason;  // why it is off, or what it is
-  std::string module;  // path of its file; empty for built-in ones
+  std::string reason;    // why it is off, or what it is
+  std::string module;    // path of its file; empty for built-in ones
+  bool foreign = false;  // a worker in another language, which takes seconds to start
 };
+// Where backends come from beside modules and this process: the workers in other languages (runner/workers).
+struct backend_sources {
+  static constexpr const char* kind = "source of backends";
+  struct Entry {
+    std::function<std::vector<BackendStatus>()> statuses;
+    std::function<std::unique_ptr<Backend>(const std::string& name)> open;
+  };
+  template <class T>
+  static Entry entry() {
+    return {&T::statuses, &T::open};
+  }
+};
+std::filesystem::path library_folder();  // of libd5; modules, backends.txt and compile.txt lie in d5/ beside it
 // Every backend this build knows of, without opening any.
 std::vector<BackendStatus> backend_statuses();
 // Opens the module if needed. UsageError on an unknown name, Error with the reason where it is off.

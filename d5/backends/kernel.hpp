@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,7 +63,12 @@ class Kernel {
   virtual void prepare(KernelSetup&) {}
   virtual void bind(int binding, const Buffers&) = 0;
   virtual void forward(int binding) = 0;
-  virtual void backward(int binding);              // writes (not adds) the wanted gradients; default: Error
+  virtual void backward(int binding);  // writes (not adds) the wanted gradients; default: Error
+  // With CompileOptions::sparse_gradients: the gradient of this input is written in some of its rows alone (slices
+  // along the first axis), those that gradient_rows names after backward, in order. The others are zero and not
+  // written.
+  virtual bool has_sparse_gradient(size_t /*input*/) const { return false; }
+  virtual std::span<const Index> gradient_rows(int /*slot*/, size_t /*input*/) const { return {}; }
   virtual std::string implementation() const = 0;  // as the library names it: "brgemm:avx512_core"
   virtual size_t workspace_bytes() const { return 0; }
   virtual size_t scratch_bytes() const { return 0; }
@@ -80,8 +86,12 @@ struct kernels {
 };
 #define D5_REGISTER_KERNEL(backend, op, name, Type) D5_REGISTER(kernels, #backend ":" op ":" name, Type)
 
+// What a kernel that runs the operator's own loops calls itself: it is no second opinion.
+inline constexpr std::string_view oracle_name = "reference:double";
+
 // The kernel of that name for this backend and operator (or for its operator "*": any), or null.
 std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::string& op, const std::string& name);
+std::vector<std::string> kernel_names(const std::string& backend, const std::string& op);
 
 // Runs a graph node by node through kernels: what `reference`, `onednn` and `cuda` share. `find` gives the kernel of a
 // node (null: none, which is an Error unless options.fallback says reference). Parameters live in the ParameterSet,
@@ -89,7 +99,10 @@ std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::strin
 // everything else in one allocation of the executable. Run::add_gradients adds to the gradients of parameters; those of
 // data inputs belong to a slot and are written.
 using FindKernel = std::function<std::unique_ptr<Kernel>(const Node&)>;
+// The kernel that options.kernel names where the operator has one of that name, else the built-in one.
+FindKernel kernel_finder(const std::string& backend, const CompileOptions&);
 std::unique_ptr<Executable> compile_kernels(const Graph&, ParameterSet&, const CompileOptions&, const FindKernel&);
+// UsageError where no backend that is open has a kernel named options.kernel, for whatever operator.
 std::optional<std::string> why_not_kernels(const Graph&, const CompileOptions&, const FindKernel&,
                                            std::string_view backend);
 

@@ -5,6 +5,7 @@
 #include "d5/backends/kernel.hpp"
 #include "d5/backends/kernel_plan.hpp"
 #include "d5/core/convert.hpp"
+#include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
 
 namespace d5 {
@@ -15,10 +16,11 @@ class Arena {
  public:
   size_t reserve(size_t bytes) {
     const size_t offset = bytes_;
-    bytes_ += (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+    bytes_ += rounded(bytes);
     return offset;
   }
   size_t bytes() const { return bytes_; }
+  static size_t rounded(size_t bytes) { return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes; }
 
  private:
   size_t bytes_ = 0;
@@ -55,6 +57,12 @@ void apply(const Contribution& c) {
     store_from_double(c.to_type, c.to, i, load_as_double(c.to_type, c.to, i) + load_as_double(c.from_type, c.from, i));
 }
 
+struct Guard {
+  void* begin = nullptr;
+  size_t bytes = 0;
+  std::string after;  // the buffer that it follows
+};
+
 // Where a value lies. Parameters and constants have the same place in every slot.
 struct Place {
   std::vector<void*> value, gradient, seed;  // by slot; the seed is apart where readers contribute to a graph's output
@@ -85,6 +93,7 @@ class KernelExecutable final : public Executable {
   void backward(const Run& run) override {
     check(run.slot);
     if (options_.mode != Mode::training) throw Error("[executable] compiled for inference: there is no backward");
+    if (run.add_gradients && has_sparse_gradients_) throw Error("[executable] sparse gradients cannot be added up");
     const int binding = run.slot + (run.add_gradients ? options_.slots : 0);
     for (size_t n = plan_.nodes.size(); n-- > 0;) {
       if (!plan_.nodes[n].backward) continue;
@@ -93,7 +102,10 @@ class KernelExecutable final : public Executable {
       for (const Contribution& c : contributions_[binding][n]) apply(c);
       if (!run.observer) continue;
       run.observer->node_end(graph_.nodes[n], Pass::backward);
-      for (const Gradient& gradient : ready_[n]) run.observer->gradient_ready(gradient);
+      for (Gradient gradient : ready_[n]) {
+        if (has_sparse_gradients_) gradient.rows = rows_of(std::string(gradient.parameter), run.slot);
+        run.observer->gradient_ready(gradient);
+      }
     }
   }
 
@@ -123,6 +135,7 @@ class KernelExecutable final : public Executable {
     const Tensor canonical(value.spec.dtype, value.spec.shape);
     const bool gradient = role == Role::gradient;
     const void* from = (gradient ? place.gradient : place.value)[slot];
+    if (gradient && value.sparse) return dense(canonical, from, rows_of(name, slot));
     Tensor native;
     if (gradient && place.gradient_type != value.spec.dtype) {
       native = Tensor(value.spec.dtype, {native_elements(value.gradient_bytes(), value.spec.dtype)});
@@ -141,11 +154,27 @@ class KernelExecutable final : public Executable {
     const Place& place = places_.at(name);
     const bool gradient = role == Role::gradient;
     if (gradient ? value.gradient_layout : value.layout) return {};
+    if (gradient && value.sparse) return {};  // what is not a row of it is undefined
     const DType type = gradient ? place.gradient_type : value.spec.dtype;
     return Tensor::view(type, value.spec.shape, (gradient ? place.gradient : place.value)[slot], memory_);
   }
 
   size_t bytes() const override { return memory_->bytes(); }
+
+  // A guard lies between two buffers: damage near its begin came from the one before, near its end from the one after.
+  std::string overrun() const override {
+    for (size_t i = 0; i < guards_.size(); ++i) {
+      const Guard& guard = guards_[i];
+      const Damage damage = guard_damage(guard.begin, guard.bytes);
+      if (damage.first == guard.bytes) continue;
+      const bool beyond = i + 1 == guards_.size() || (i > 0 && damage.first < guard.bytes / 2);
+      return fmt::format(
+          "{} wrote {} {} of {}", writers_of(beyond ? guard.after : guards_[i + 1].after),
+          beyond ? fmt::format("byte {}", damage.first + 1) : fmt::format("byte {}", guard.bytes - damage.last),
+          beyond ? "beyond the end" : "before the begin", beyond ? guard.after : guards_[i + 1].after);
+    }
+    return overrun_of_parameters();
+  }
 
   Facts kernels() const override {
     Facts facts;
@@ -156,6 +185,27 @@ class KernelExecutable final : public Executable {
   }
 
  private:
+  // The rows of a sparse gradient that the last backward of this slot wrote; empty where it is dense.
+  std::span<const Index> rows_of(const std::string& name, int slot) const {
+    const PlannedValue& value = plan_.values.at(name);
+    if (!value.sparse) return {};
+    const size_t n = value.readers.front();
+    const auto& inputs = graph_.nodes[n].inputs;
+    return plan_.nodes[n].kernel->gradient_rows(slot,
+                                                static_cast<size_t>(std::ranges::find(inputs, name) - inputs.begin()));
+  }
+
+  static Tensor dense(const Tensor& canonical, const void* rows_from, std::span<const Index> rows) {
+    canonical.fill_bytes(0);
+    if (canonical.elements() == 0) return canonical;
+    const size_t row_bytes = canonical.bytes() / static_cast<size_t>(canonical.shape()[0]);
+    for (const Index row : rows) {
+      const size_t at = static_cast<size_t>(row) * row_bytes;
+      std::memcpy(static_cast<char*>(canonical.data()) + at, static_cast<const char*>(rows_from) + at, row_bytes);
+    }
+    return canonical;
+  }
+
   static Index native_elements(size_t bytes, DType type) { return static_cast<Index>(bytes) * 8 / bits(type); }
 
   static void store(const LayoutPtr& layout, const Tensor& canonical, void* to) {
@@ -164,6 +214,46 @@ class KernelExecutable final : public Executable {
     else
       std::memcpy(to, canonical.data(), canonical.bytes());
   }
+
+  // Parameters lie side by side in their set: what rounds each up to a whole line stays zero, and the regions have
+  // guards of their own where the set's memory is guarded.
+  std::string overrun_of_parameters() const {
+    if (parameters_.elements() == 0) return {};
+    for (const auto& [region, tensor] : {std::pair{"", parameters_.computes(parameters_.all())},
+                                         {"gradient of ", parameters_.gradients(parameters_.all())}}) {
+      const auto& all = parameters_.parameters();
+      if (const std::string how = d5::overrun(tensor); !how.empty())
+        return fmt::format("{} wrote {} of the parameters", writers_of(all.back().name), how);
+      const auto* bytes = static_cast<const unsigned char*>(tensor.data());
+      for (size_t i = 0; i < all.size(); ++i) {
+        const Index end = i + 1 < all.size() ? all[i + 1].offset : parameters_.elements();
+        const auto first = static_cast<size_t>(storage_bytes(tensor.dtype(), all[i].offset + all[i].padded_elements));
+        const auto last = static_cast<size_t>(storage_bytes(tensor.dtype(), end));
+        for (size_t at = first; at < last; ++at)
+          if (bytes[at] != 0)
+            return fmt::format("{} wrote byte {} beyond the end of {}{}", writers_of(all[i].name), at - first + 1,
+                               region, all[i].name);
+      }
+    }
+    return {};
+  }
+
+  // The nodes that have this buffer, with their kernels.
+  std::string writers_of(const std::string& buffer) const {
+    const std::string value = buffer.starts_with("gradient of ") ? buffer.substr(12) : buffer;
+    std::string text;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      const auto has = [&](const std::vector<std::string>& names) {
+        return std::ranges::find(names, value) != names.end();
+      };
+      if (plan_.values.contains(value) ? !has(node.inputs) && !has(node.outputs) : buffer != workspace_name(n))
+        continue;
+      text += fmt::format("{}{} ({})", text.empty() ? "" : " or ", node.name, plan_.nodes[n].kernel->implementation());
+    }
+    return text.empty() ? "a kernel" : text;
+  }
+  std::string workspace_name(size_t n) const { return "the workspace of " + graph_.nodes[n].name; }
 
   void check(int slot) const {
     if (slot < 0 || slot >= options_.slots)
@@ -219,10 +309,21 @@ class KernelExecutable final : public Executable {
   void lay_out() {
     Arena arena;
     std::vector<std::pair<std::vector<void*>*, std::vector<size_t>>> pending;
-    const auto place = [&](std::vector<void*>& where, size_t bytes, bool shared) {
+    std::vector<size_t> ends;  // of the buffers, in their order: a guard follows each
+    arena.reserve(guard_bytes);
+    guards_.push_back({});
+    const auto place = [&](std::vector<void*>& where, size_t bytes, bool shared, const std::string& name) {
       std::vector<size_t> offsets;
-      for (int slot = 0; slot < options_.slots; ++slot)
-        offsets.push_back(shared && slot > 0 ? offsets[0] : arena.reserve(bytes));
+      for (int slot = 0; slot < options_.slots; ++slot) {
+        if (shared && slot > 0) {
+          offsets.push_back(offsets[0]);
+          continue;
+        }
+        offsets.push_back(arena.reserve(bytes));
+        ends.push_back(offsets.back() + bytes);
+        guards_.push_back({.after = name});
+        arena.reserve(guard_bytes);
+      }
       pending.emplace_back(&where, std::move(offsets));
     };
     for (const auto& [name, value] : plan_.values) {
@@ -234,25 +335,32 @@ class KernelExecutable final : public Executable {
         if (value.gradient) p.gradient.assign(options_.slots, parameters_.gradient(name).data());
         continue;
       }
-      place(p.value, value.bytes(), shared);
+      place(p.value, value.bytes(), shared, name);
       if (!value.gradient) continue;
-      place(p.gradient, value.gradient_bytes(), shared);
-      if (value.output && contributes(name)) place(p.seed, value.gradient_bytes(), false);
+      place(p.gradient, value.gradient_bytes(), shared, "gradient of " + name);
+      if (value.output && contributes(name)) place(p.seed, value.gradient_bytes(), false, "gradient of " + name);
     }
     workspaces_.resize(plan_.nodes.size());
     size_t scratch = 0, beside = 0;
     for (size_t n = 0; n < plan_.nodes.size(); ++n) {
-      place(workspaces_[n], plan_.nodes[n].kernel->workspace_bytes(), false);
+      place(workspaces_[n], plan_.nodes[n].kernel->workspace_bytes(), false, workspace_name(n));
       scratch = std::max(scratch, plan_.nodes[n].kernel->scratch_bytes());
       beside = std::max(beside, beside_bytes(n));
     }
-    place(scratch_, scratch, false);
-    place(beside_, beside, false);
+    place(scratch_, scratch, false, "the scratch memory");
+    place(beside_, beside, false, "the gradients to be added");
 
     memory_ = std::make_shared<Buffer>(host_memory(), arena.bytes());
     std::memset(memory_->data(), 0, memory_->bytes());  // touched once here; padding of native layouts must be zero
+    char* const base = static_cast<char*>(memory_->data());
     for (auto& [where, offsets] : pending)
-      for (const size_t offset : offsets) where->push_back(static_cast<char*>(memory_->data()) + offset);
+      for (const size_t offset : offsets) where->push_back(base + offset);
+    guards_[0] = {base, guard_bytes, ""};
+    for (size_t i = 0; i < ends.size(); ++i) {
+      guards_[i + 1].begin = base + ends[i];
+      guards_[i + 1].bytes = Arena::rounded(ends[i]) + guard_bytes - ends[i];
+    }
+    for (const Guard& guard : guards_) set_guard(guard.begin, guard.bytes);
   }
 
   bool contributes(const std::string& name) const {
@@ -268,6 +376,13 @@ class KernelExecutable final : public Executable {
   }
 
   void bind() {
+    for (const auto& [name, value] : plan_.values) {
+      if (!value.sparse) continue;
+      has_sparse_gradients_ = true;
+      if (places_.at(name).gradient_type != value.spec.dtype)
+        throw Error("[executable] the sparse gradient of '{}' is {}, but the parameters' gradients are {}", name,
+                    d5::name(value.spec.dtype), d5::name(places_.at(name).gradient_type));
+    }
     positions_.resize(options_.slots);
     const int bindings = options_.mode == Mode::training ? 2 * options_.slots : options_.slots;
     contributions_.resize(bindings);
@@ -329,8 +444,10 @@ class KernelExecutable final : public Executable {
   ParameterSet& parameters_;
   std::map<std::string, Place> places_;
   std::shared_ptr<Buffer> memory_;
-  std::vector<std::vector<void*>> workspaces_;                         // by node, slot
-  std::vector<void*> scratch_, beside_;                                // by slot
+  std::vector<Guard> guards_;                   // in the order of addresses
+  std::vector<std::vector<void*>> workspaces_;  // by node, slot
+  std::vector<void*> scratch_, beside_;         // by slot
+  bool has_sparse_gradients_ = false;
   std::vector<Position> positions_;                                    // by slot
   std::vector<std::vector<std::vector<Contribution>>> contributions_;  // by binding, node
   std::vector<std::vector<Gradient>> ready_;                           // by node

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/backends/kernel_plan.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 namespace d5 {
@@ -14,6 +16,42 @@ std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::strin
     if (const auto* entry = find_registered<kernels>(backend + ":" + known + ":" + name)) return entry->make();
   return nullptr;
 }
+
+std::vector<std::string> kernel_names(const std::string& backend, const std::string& op) {
+  std::vector<std::string> names;
+  for (const std::string& entry : registry_names(kernels::kind))
+    for (const std::string& known : {op, std::string("*")})
+      if (const std::string prefix = backend + ":" + known + ":"; entry.starts_with(prefix))
+        names.push_back(entry.substr(prefix.size()));
+  return names;
+}
+
+FindKernel kernel_finder(const std::string& backend, const CompileOptions& options) {
+  return [backend, name = options.kernel](const Node& node) {
+    auto kernel = make_kernel(backend, node.op, name);
+    return kernel ? std::move(kernel) : make_kernel(backend, node.op, "builtin");
+  };
+}
+
+namespace {
+
+// A name that no operator of the graph has here. Where another backend or operator has it, this one cannot (a
+// comparison over several goes on); else it is a mistake.
+std::optional<std::string> why_not_named(const Graph& graph, const std::string& name, const std::string& backend) {
+  std::vector<std::string> legal;
+  for (const Node& node : graph.nodes) {
+    const auto names = kernel_names(backend, node.op);
+    if (std::ranges::find(names, name) != names.end()) return {};
+    for (const std::string& one : names)
+      if (std::ranges::find(legal, one) == legal.end()) legal.push_back(one);
+  }
+  const std::vector<std::string> all = registry_names(kernels::kind);
+  if (std::ranges::any_of(all, [&](const std::string& one) { return one.ends_with(":" + name); }))
+    return fmt::format("{} has no kernel '{}' for {}; it has: {}", backend, name, graph.name, fmt::join(legal, ", "));
+  fail_unknown(fmt::format("[{}]", backend), fmt::format("kernel of {}", graph.name), name, legal);
+}
+
+}  // namespace
 
 FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
   FoundKernel found{find(setup.node)};
@@ -49,6 +87,7 @@ KernelPlan::KernelPlan(const Graph& graph, const CompileOptions& options, const 
   for (size_t n = 0; n < nodes.size(); ++n) nodes[n].op = make_operator(graph.nodes[n]);
   find_gradients(graph, options);
   choose_kernels(graph, options, find);
+  find_sparse_gradients(graph);
 }
 
 // A value has a gradient when something wanted lies behind it and an output before it.
@@ -148,15 +187,27 @@ bool KernelPlan::agree_on_layouts(const Graph& graph, const std::vector<KernelSe
   return settled;
 }
 
+// Rows cannot be added to what another node contributes.
+void KernelPlan::find_sparse_gradients(const Graph& graph) {
+  for (size_t n = 0; n < nodes.size(); ++n)
+    for (size_t i = 0; i < graph.nodes[n].inputs.size(); ++i) {
+      if (!nodes[n].wants_gradient[i] || !nodes[n].kernel->has_sparse_gradient(i)) continue;
+      PlannedValue& value = values.at(graph.nodes[n].inputs[i]);
+      if (value.readers.size() > 1 || value.output)
+        throw Error(
+            "[graph] {}: the gradient of '{}' has rows of {} alone, but others contribute to it: no sparse gradients",
+            graph.name, graph.nodes[n].inputs[i], graph.nodes[n].name);
+      value.sparse = true;
+    }
+}
+
 std::optional<std::string> why_not_kernels(const Graph& graph, const CompileOptions& options, const FindKernel& find,
                                            std::string_view backend) {
   if (options.device != "cpu") return fmt::format("{} runs on the cpu, not on '{}'", backend, options.device);
   if (!options.keep_denormals) return fmt::format("{} keeps denormals; it has no way to flush them", backend);
   if (options.slots < 1) return fmt::format("{} slots were asked for; at least one is needed", options.slots);
-  if (options.kernel != "builtin" && std::ranges::none_of(graph.nodes, [&](const Node& node) {
-        return make_kernel(std::string(backend), node.op, options.kernel) != nullptr;
-      }))
-    return fmt::format("no node has a kernel named '{}' in {}", options.kernel, backend);
+  if (options.kernel != "builtin")
+    if (auto reason = why_not_named(graph, options.kernel, std::string(backend))) return reason;
   try {
     const KernelPlan plan(graph, options, find);
   } catch (const UsageError&) {

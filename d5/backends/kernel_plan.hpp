@@ -17,6 +17,7 @@ struct PlannedValue {
   bool parameter = false, constant = false, output = false, differentiable = true;
   bool gradient = false;        // wanted and reached by an output
   bool plain = false;           // row-major is a must
+  bool sparse = false;          // its gradient is written in rows (Kernel::gradient_rows)
   std::vector<size_t> readers;  // nodes in order; one that reads it twice is there twice
   LayoutPtr layout, gradient_layout;
 
@@ -46,6 +47,7 @@ class KernelPlan {
   void find_gradients(const Graph&, const CompileOptions&);
   void choose_kernels(const Graph&, const CompileOptions&, const FindKernel&);
   bool agree_on_layouts(const Graph&, const std::vector<KernelSetup>&);
+  void find_sparse_gradients(const Graph&);
   KernelSetup setup(const Graph&, const CompileOptions&, size_t node) const;
 };
 

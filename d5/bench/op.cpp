@@ -4,30 +4,17 @@
 #include <cmath>
 
 #include "d5/bench/op_case.hpp"
+#include "d5/bench/op_meters.hpp"
 #include "d5/bench/op_session.hpp"
+#include "d5/bench/problem.hpp"
+#include "d5/core/plugins.hpp"
 #include "d5/measure/quantile.hpp"
-#include "d5/measure/summary.hpp"
 
 namespace d5 {
 namespace {
 
-Metric time_metric(const Summary& summary) {
-  Metric metric{.unit = "s", .median = summary.median, .n = summary.n, .n_eff = summary.n_eff};
-  if (summary.ci95) metric.ci95 = {summary.ci95->low, summary.ci95->high};
-  return metric;
-}
-
-// A rate through its times: the median of work / t, with the interval turned around.
-Metric rate_metric(const Metric& time, double work, const std::string& unit) {
-  Metric metric = time;
-  metric.unit = unit;
-  metric.median = work / time.median;
-  if (time.ci95) metric.ci95 = {work / time.ci95->second, work / time.ci95->first};
-  return metric;
-}
-
-// The bound is what the machine gave in the same slice; the share is the median over slices.
-void add_bound(const CaseResult& result, double flops, double bytes, Record& record) {
+// The bound is what the machine gave in the same slice; the share is the median over slices, which are returned.
+std::vector<double> add_bound(const CaseResult& result, double flops, double bytes, Record& record) {
   std::vector<double> bounds, shares;
   size_t begin = 0, slice = 0;
   const Samples& s = result.samples;
@@ -43,7 +30,7 @@ void add_bound(const CaseResult& result, double flops, double bytes, Record& rec
     begin = end;
     ++slice;
   }
-  if (bounds.empty()) return;
+  if (bounds.empty()) return shares;
   record.bound = Bound{"roofline", median(bounds), "s", median(shares)};
   if (record.bound->share > 1.05)
     record.warnings.push_back(
@@ -55,6 +42,26 @@ void add_bound(const CaseResult& result, double flops, double bytes, Record& rec
     record.warnings.push_back(fmt::format("far below the roofline ({:.1f} %): the kernel is {}",
                                           100 * record.bound->share,
                                           record.details.value("kernels", Json::object()).dump()));
+  return shares;
+}
+
+// Buffers of the executable and of the problem, a result read back, and the oracle in double: the peak of a check.
+double bytes_to_check(const Json& fields) {
+  const OperatorCase one = describe(fields);
+  const auto in = one.specs();
+  const auto made = registered<operators>(fields.at("operator").get<std::string>()).make(one.attributes);
+  const auto out = made->infer(in);
+  double bytes = 0, elements = 0;
+  for (const std::vector<TensorSpec>* specs : {&in, &out})
+    for (const TensorSpec& spec : *specs) {
+      if (!spec.present) continue;
+      bytes += spec.bytes();
+      elements += static_cast<double>(spec.elements());
+    }
+  // Small cases are computed whole, with their scale and tolerance; of large ones a sample, from inputs in double.
+  const bool whole = made->cost(in, pass_of(fields)).flops <= ProblemOptions{}.full_flops;
+  const double passes = pass_of(fields) == Pass::backward ? 2 : 1;  // values, and gradients as large again
+  return passes * (3 * bytes + (whole ? 40 : 8) * elements);
 }
 
 class OpBench final : public Bench {
@@ -107,6 +114,19 @@ class OpBench final : public Bench {
     return result;
   }
 
+  void check_case(const Json& fields) const override {
+    const OperatorCase one = describe(fields);
+    registered<operators>(fields.at("operator").get<std::string>()).make(one.attributes)->infer(one.specs());
+  }
+
+  double memory_bytes(const Json& fields) const override {
+    try {
+      return bytes_to_check(fields);
+    } catch (const Error&) {  // no case at all: its child says why
+      return 0;
+    }
+  }
+
   std::unique_ptr<Session> open(const Json& fields) const override { return open_op_session(fields); }
 
   Record record(const CaseResult& result) const override {
@@ -120,18 +140,18 @@ class OpBench final : public Bench {
     record.details.erase("warmup_s");
     if (!result.finished.empty()) record.details["after"] = result.finished.back();
     record.details["unremarkable"] = unremarkable_fields(result.fields);
+    for (const Plugin& plugin : opened_plugins())
+      record.details["plugins"].push_back({{"file", plugin.given}, {"hash", plugin.hash}});
     const bool has_speed =
         (result.status == "passed" || result.status == "mistrusted") && !result.samples.time_s.empty();
+    Measured measured;
     if (has_speed) {
-      const Summary summary = summarize(result.samples.time_s);
-      const double flops = record.details["cost"]["flops"], bytes = record.details["cost"]["bytes"];
-      const Metric time = time_metric(summary);
-      record.metrics.emplace_back("time", time);
-      if (flops > 0) record.metrics.emplace_back("gflops", rate_metric(time, flops * 1e-9, "GFLOP/s"));
-      record.metrics.emplace_back("bandwidth", rate_metric(time, bytes * 1e-9, "GB/s"));
-      record.warnings.insert(record.warnings.end(), summary.warnings.begin(), summary.warnings.end());
-      add_bound(result, flops, bytes, record);
-      for (const Quantile& q : summary.tails) {
+      measured.time = summarize(result.samples.time_s);
+      measured.flops = record.details["cost"]["flops"];
+      measured.bytes = record.details["cost"]["bytes"];
+      record.warnings.insert(record.warnings.end(), measured.time->warnings.begin(), measured.time->warnings.end());
+      measured.shares = add_bound(result, measured.flops, measured.bytes, record);
+      for (const Quantile& q : measured.time->tails) {
         Json tail = {{"value", q.value}, {"ci95", nullptr}};
         if (q.interval) tail["ci95"] = {q.interval->low, q.interval->high};
         record.details["tails"][fmt::format("p{:g}", 100 * q.p)] = tail;
@@ -139,11 +159,7 @@ class OpBench final : public Bench {
     } else {
       record.samples = {};
     }
-    if (record.details.contains("check")) {
-      const Json& check = record.details["check"];
-      for (const auto& [name, key] : {std::pair{"error_linf", "linf"}, {"error_l1", "l1"}, {"error_l2", "l2"}})
-        record.metrics.emplace_back(name, Metric{.unit = "1", .median = check.at(key), .n = check.at("compared")});
-    }
+    add_metrics(result, std::move(measured), record);
     return record;
   }
 
@@ -157,6 +173,7 @@ class OpBench final : public Bench {
       std::ranges::replace(option, '_', '-');
       command += fmt::format(" --{} {}", option, text.empty() ? "''" : text);
     }
+    for (const Plugin& plugin : opened_plugins()) command += fmt::format(" {} {}", plugin.option, plugin.given);
     return command;
   }
 

@@ -5,7 +5,11 @@
 #include <cstring>
 
 #include "d5/bench/op_case.hpp"
+#include "d5/bench/op_meters.hpp"
 #include "d5/bench/problem.hpp"
+#include "d5/bench/times_itself.hpp"
+#include "d5/bench/trust.hpp"
+#include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/measure/cache.hpp"
 #include "d5/measure/clock.hpp"
@@ -41,6 +45,8 @@ class OpSession final : public Session {
  public:
   explicit OpSession(Json fields) : fields_(std::move(fields)) {}
 
+  void want(const MetricRequest& request) override { meters_ = OpMeters(request); }
+
   Outcome prepare(Depth depth) override {
     Outcome outcome;
     if (depth == Depth::list) return outcome;
@@ -56,10 +62,11 @@ class OpSession final : public Session {
     const OperatorCase one = describe(fields_);
     const Graph graph = single_node_graph(op, one);
     const CompileOptions options = compile_options(fields_);
-    if (options.mode == Mode::training && !has_gradient(one))
+    if (options.mode == Mode::training && !(has_gradient(one) && registered<operators>(op).has_backward))
       return {.status = "unsupported", .reason = fmt::format("{} has no gradient", op)};
     if (auto reason = backend_->why_not(graph, options)) return {.status = "unsupported", .reason = *reason};
-    parameters_ = std::make_unique<ParameterSet>(DType::f32, backend_->memory(options.device));
+    Memory& memory = backend_->memory(options.device);
+    parameters_ = std::make_unique<ParameterSet>(DType::f32, memory.is_host() ? guarded_memory() : memory);
     executable_ = backend_->compile(graph, *parameters_, options);
     outcome.details["kernels"] = to_json(executable_->kernels());
     if (const std::string why = executable_->narrow_arithmetic(pass_of(fields_)); !why.empty())
@@ -69,7 +76,14 @@ class OpSession final : public Session {
         executable_->bytes() + static_cast<size_t>(parameters_->elements()) * sizeof(float) * 2;
     if (depth == Depth::build) return outcome;
 
-    if (!check_before(op, one, outcome)) return outcome;
+    const bool passed = check_before(op, one, outcome);
+    if (times_itself()) {
+      outcome.details["kernels"] = to_json(executable_->kernels());  // known once they have run
+      outcome.details["worker"] = times_itself()->details();
+    }
+    if (!passed) return outcome;
+    show_results();
+    meters_.report(outcome.details);
     if (depth == Depth::check) return outcome;
 
     describe_bound(op, one, outcome);
@@ -78,6 +92,35 @@ class OpSession final : public Session {
   }
 
   SliceResult run(const Slice& slice) override {
+    if (!flusher_) meters_.begin();  // what flushing costs is not the case's
+    SliceResult result = time_steps(slice);
+    if (!flusher_) meters_.end(slice.rewarm + slice.samples * slice.batch);
+    result.probe = {{"peak_flops", peak_flops()}, {"bandwidth", bandwidth()}};
+    return result;
+  }
+
+  Outcome finish() override {
+    Outcome outcome;
+    const CheckResult check = checked(*problem_);
+    outcome.details["check"] = to_json(check);
+    if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
+    outcome.details["repeatable"] = same_bits();
+    if (device_probe_) outcome.details["device_memory_bytes"] = executable_->bytes();  // the most there was
+    meters_.report(outcome.details);
+    return outcome;
+  }
+
+  Tensor fetch(const std::string& tensor) override {
+    const bool gradient = tensor.starts_with("gradient ");
+    return executable_->read(gradient ? Executable::Role::gradient : Executable::Role::value,
+                             gradient ? tensor.substr(9) : tensor);
+  }
+
+ private:
+  TimesItself* times_itself() { return dynamic_cast<TimesItself*>(executable_.get()); }
+
+  SliceResult time_steps(const Slice& slice) {
+    if (times_itself()) return times_itself()->time_steps(slice, flusher_ ? flusher_->bytes() : 0);
     SliceResult result;
     result.seconds.reserve(static_cast<size_t>(slice.samples));
     result.start.reserve(static_cast<size_t>(slice.samples));
@@ -91,27 +134,9 @@ class OpSession final : public Session {
       const Mark end = backend_->mark();
       result.seconds.push_back(backend_->seconds(begin, end) / static_cast<double>(slice.batch));
     }
-    result.probe = {{"peak_flops", peak_flops()}, {"bandwidth", bandwidth()}};
     return result;
   }
 
-  Outcome finish() override {
-    Outcome outcome;
-    const CheckResult check = check_results(*problem_, *executable_);
-    outcome.details["check"] = to_json(check);
-    if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
-    outcome.details["repeatable"] = same_bits();
-    if (device_probe_) outcome.details["device_memory_bytes"] = executable_->bytes();  // the most there was
-    return outcome;
-  }
-
-  Tensor fetch(const std::string& tensor) override {
-    const bool gradient = tensor.starts_with("gradient ");
-    return executable_->read(gradient ? Executable::Role::gradient : Executable::Role::value,
-                             gradient ? tensor.substr(9) : tensor);
-  }
-
- private:
   void step() {
     if (pass_of_ == Pass::forward)
       executable_->forward({});
@@ -134,10 +159,17 @@ class OpSession final : public Session {
   CheckResult run_once(const Problem& problem) {
     write_inputs(problem, *executable_);
     poison_results(problem, *executable_);
-    executable_->forward({});
-    if (problem.pass == Pass::backward) executable_->backward({});
-    backend_->synchronize();
-    return check_results(problem, *executable_);
+    run_again();
+    return checked(problem);
+  }
+
+  CheckResult checked(const Problem& problem) {
+    CheckResult check = check_results(problem, *executable_);
+    if (const std::string overrun = executable_->overrun(); !overrun.empty()) {
+      check.passed = false;
+      check.reason = overrun;
+    }
+    return check;
   }
 
   // The exact pass on small integers first, then the random inputs that will be timed.
@@ -167,12 +199,34 @@ class OpSession final : public Session {
       outcome.reason = check.reason;
       return false;
     }
+    const Trust trust = trust_in_oracle(op, one, *problem_, executable_->kernels(), options.seed);
+    outcome.status = trust.status;
+    outcome.reason = trust.reason;
+    if (trust.status == "failed") return false;
     if (check.powerless) {
       outcome.status = "mistrusted";
       outcome.reason = "the check had no power: every expected value is zero";
     }
     for (const Expected& e : problem_->expected) first_results_.push_back(executable_->read(e.role, e.value));
     return true;
+  }
+
+  // The results that were checked, and those of further runs where a metric wants them.
+  void show_results() {
+    for (int run = 0; run <= meters_.repeats(); ++run) {
+      if (run > 0) run_again();
+      for (size_t i = 0; i < problem_->expected.size(); ++i) {
+        const Expected& e = problem_->expected[i];
+        const Tensor actual = run == 0 ? first_results_[i] : executable_->read(e.role, e.value);
+        meters_.see({result_name(e), actual, e.at, e.values, e.tolerance}, run);
+      }
+    }
+  }
+
+  void run_again() {
+    executable_->forward({});
+    if (pass_of_ == Pass::backward) executable_->backward({});
+    backend_->synchronize();
   }
 
   bool same_bits() {
@@ -209,13 +263,8 @@ class OpSession final : public Session {
   void warm_up(Outcome& outcome) {
     std::vector<double> seconds;
     const double begin = now_seconds();
-    while ((seconds.size() < 3 || now_seconds() - begin < 0.1) && seconds.size() < 1000) {
-      flush();
-      const Mark from = backend_->mark();
-      step();
-      const Mark to = backend_->mark();
-      seconds.push_back(backend_->seconds(from, to));
-    }
+    while ((seconds.size() < 3 || now_seconds() - begin < 0.1) && seconds.size() < 1000)
+      seconds.push_back(time_steps({.samples = 1, .batch = 1, .rewarm = 0}).seconds.front());
     outcome.details["warmup_s"] = seconds;
     outcome.details["seconds_per_iteration"] =
         median({seconds.begin() + static_cast<long>(seconds.size() / 2), seconds.end()});
@@ -232,6 +281,7 @@ class OpSession final : public Session {
   std::unique_ptr<Probe> probe_;               // of the host
   std::unique_ptr<DeviceProbe> device_probe_;  // of the device, where the case runs on one
   bool flushes_device_ = false;
+  OpMeters meters_;
   DType bound_type_ = DType::f32;
   Math math_ = Math::strict;
   double working_set_ = 0;

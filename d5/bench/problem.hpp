@@ -12,16 +12,20 @@ namespace d5 {
 enum class InputValues { uniform, normal, integers, nan };
 InputValues parse_input_values(std::string_view);
 
-// One output, or the gradient of one input: all of it, or a seeded sample where the whole is too much for plain loops.
+// One output, or the gradient of one input: all of it, or a seeded sample where the whole is too much for plain loops:
+// single elements, or all elements of a few samples of a batch (then only these have output gradients that are not 0).
 struct Expected {
   std::string value;  // its name in single_node_graph: "y0"; for a gradient the input's, "x1"
   Executable::Role role;
   DType dtype;
+  Shape shape;
   Index elements = 0;     // of the whole
   std::vector<Index> at;  // flat indices of the sample; empty: all
   std::vector<double> values, tolerance;
   bool exact = false;  // must agree bit for bit after one rounding to dtype
 };
+
+std::string result_name(const Expected&);  // "y0", "gradient of x1"
 
 struct ProblemOptions {
   Pass pass = Pass::forward;

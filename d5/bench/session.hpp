@@ -44,9 +44,16 @@ struct SliceResult {
   Json probe = Json::object();  // what the machine gives right now: {"peak_flops":..,"bandwidth":..}
 };
 
+// Metrics beyond the usual ones (measure/metric.hpp), and where their files go: folder and beginning of a name.
+struct MetricRequest {
+  std::vector<std::string> names;
+  std::string prefix;
+};
+
 class Session {
  public:
   virtual ~Session() = default;
+  virtual void want(const MetricRequest&) {}  // before prepare; what it reports goes to details.metrics
   virtual Outcome prepare(Depth) = 0;  // why_not, compile, check, warm up, calibrate: details.seconds_per_iteration
   virtual SliceResult run(const Slice&) = 0;
   virtual Outcome finish() = 0;                     // check again: races show later
@@ -61,7 +68,8 @@ struct CaseResult {
   std::vector<Json> prepared, finished, probes;  // one a launch; probes: one a slice
   std::string stopped, group;
   std::vector<std::string> warnings;
-  int comparisons = 0;  // in the table that this case belongs to; 0: it is compared with nothing
+  std::vector<std::string> metrics;  // asked for beyond the usual ones
+  int comparisons = 0;               // in the table that this case belongs to; 0: it is compared with nothing
 };
 
 // One level: how values become a case, a case becomes a session, and its result a record.
@@ -70,6 +78,10 @@ class Bench {
   virtual ~Bench() = default;
   // Defaults filled in, types made right, every name checked. FieldError names the field.
   virtual Json complete(const Json& fields) const = 0;
+  // Error where the values of a complete case do not fit together: a filter larger than its image.
+  virtual void check_case(const Json& /*fields*/) const {}
+  // About what a child needs for a complete case, its check included; 0: unknown.
+  virtual double memory_bytes(const Json& /*fields*/) const { return 0; }
   virtual std::unique_ptr<Session> open(const Json& fields) const = 0;
   virtual Record record(const CaseResult&) const = 0;
   virtual std::string rerun(const Json& fields) const = 0;  // the one command that runs this case alone

@@ -34,6 +34,8 @@ std::string bash(const CLI::App& program) {
     completion:completion) words="bash zsh fish" ;;
     *:--backend) words="$("${{COMP_WORDS[0]}}" list backends 2>/dev/null | cut -d' ' -f1)" ;;
     *:--dtype) words="$("${{COMP_WORDS[0]}}" list dtypes 2>/dev/null)" ;;
+    *:--suite) words="$("${{COMP_WORDS[0]}}" list suites 2>/dev/null | cut -d' ' -f1)" ;;
+    *:--metric) words="$("${{COMP_WORDS[0]}}" list metrics 2>/dev/null | cut -d' ' -f1)" ;;
     *:--mode) words="list build check measure" ;;
     *:--pass) words="forward backward" ;;
   esac

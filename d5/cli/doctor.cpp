@@ -4,6 +4,7 @@
 
 #include "d5/backends/backend.hpp"
 #include "d5/cli/command.hpp"
+#include "d5/cli/plugins.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/environment.hpp"
@@ -94,14 +95,14 @@ void print(const Json& report) {
 
   std::cout << "\nBackends\n";
   for (const Json& row : report["backends"]) {
-    std::cout << fmt::format("  {:<12} {:<4} {}\n", row["name"].get<std::string>(),
+    std::cout << fmt::format("  {:<16} {:<4} {}\n", row["name"].get<std::string>(),
                              row["available"].get<bool>() ? "on" : "off",
                              row.value("error", row["reason"].get<std::string>()));
     const Json facts = row.value("facts", Json::object());
     for (const auto& [name, value] : facts.items())
-      std::cout << fmt::format("  {:<17} {}: {}\n", "", name, value.get<std::string>());
+      std::cout << fmt::format("  {:<21} {}: {}\n", "", name, value.get<std::string>());
     if (row.contains("disk_footprint") && row["disk_footprint"].contains("total_bytes"))
-      std::cout << fmt::format("  {:<17} on disk: {}\n", "",
+      std::cout << fmt::format("  {:<21} on disk: {}\n", "",
                                size_text(row["disk_footprint"]["total_bytes"].get<double>()));
   }
 
@@ -117,6 +118,7 @@ RunCommand add_doctor(CLI::App& program) {
   CLI::App* command =
       program.add_subcommand("doctor", "The machine, its roofline, each backend and why it is off, the traps found");
   command->add_flag("--json", *json, "One JSON object");
+  add_plugin_options(*command);
   return [json] {
     const Json report = examine();
     if (*json)

@@ -3,11 +3,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <set>
 
 #include "d5/backends/backend.hpp"
@@ -18,10 +20,12 @@
 #include "d5/measure/environment.hpp"
 #include "d5/measure/roofline.hpp"
 #include "d5/measure/roofline_cache.hpp"
+#include "d5/recipe/suite.hpp"
 #include "d5/report/accept.hpp"
 #include "d5/report/console.hpp"
 #include "d5/report/csv.hpp"
 #include "d5/report/jsonl.hpp"
+#include "d5/report/suite_summary.hpp"
 #include "d5/runner/describe.hpp"
 
 namespace d5 {
@@ -40,6 +44,8 @@ std::string default_folder(const std::string& name) {
 Record environment_record(const std::vector<Json>& cases) {
   Json backends = Json::object();
   for (const BackendStatus& status : backend_statuses()) {
+    const auto uses = [&](const Json& one) { return one.value("backend", "") == status.name; };
+    if (status.foreign && std::ranges::none_of(cases, uses)) continue;
     backends[status.name] = {{"available", status.available}, {"note", status.reason}};
     if (status.available) backends[status.name].update(describe_backend(status.name, 1));
   }
@@ -121,6 +127,10 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       .add_option("--memory-limit", flags.memory_limit_gib,
                   "GiB of resident memory for a child; 0: what the machine has")
       ->group(how);
+  command
+      .add_option("--metric", flags.metrics,
+                  "Metrics beyond the usual ones, separated by commas (see 'd5 list metrics')")
+      ->group(how);
   command.add_flag("--no-pin", flags.no_pin, "Do not bind children to cores")->group(how);
   command.add_option("-o,--output", flags.folder, "Folder for records.jsonl [results/TIME-NAME]")->group(show);
   command.add_option("--csv", flags.csv, "Also write a CSV file")->group(show);
@@ -141,21 +151,35 @@ RunOptions run_options(const RunFlags& flags, const Json& measure) {
   options.limits.seconds = flags.time_limit;
   options.limits.memory_bytes = static_cast<size_t>(flags.memory_limit_gib * (1 << 30));
   options.pin = !flags.no_pin;
+  if (!flags.metrics.empty()) options.metrics = split_names(flags.metrics);
+  check(options);
   return options;
 }
 
 bool use_colour() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
 
 int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finished) {
-  const RunOptions options = run_options(flags, recipe.measure);
-  const std::vector<Json> cases = expand(recipe, [](const Json& fields) { return bench_of(fields).complete(fields); });
+  RunOptions options = run_options(flags, recipe.measure);
+  const Complete complete = [](const Json& fields) { return bench_of(fields).complete(fields); };
+  Recipe resolved = recipe;
+  const std::vector<std::string> bad_rows =
+      resolve_suites(resolved, complete, [](const Json& fields) { bench_of(fields).check_case(fields); });
+  for (const std::string& problem : bad_rows) fmt::print(stderr, "d5: {}\n", problem);
+  if (!recipe.blocks.empty() && resolved.blocks.empty()) throw UsageError("[suite] no row is left to run");
+  const int status_of_rows = bad_rows.empty() ? exit_passed : exit_failed;
+  std::vector<Json> labels;
+  const std::vector<Json> cases = expand(resolved, complete, &labels);
   if (options.depth == Depth::list) {
     print_cases(cases, flags.json);
-    return exit_passed;
+    return status_of_rows;
   }
+  std::map<std::string, Json> labels_of;
+  for (size_t i = 0; i < cases.size(); ++i)
+    if (!labels[i].empty()) labels_of[cases[i].dump()] = labels[i];
 
   const std::atomic<bool>& interrupted = interrupt_flag();
-  RecordWriter writer(flags.folder.empty() ? default_folder(recipe.name) : flags.folder);
+  options.folder = std::filesystem::absolute(flags.folder.empty() ? default_folder(recipe.name) : flags.folder);
+  RecordWriter writer(flags.folder.empty() ? options.folder : flags.folder);
   if (!flags.quiet)
     fmt::print(stderr, "{} case{}; looking at the machine\n", cases.size(), cases.size() == 1 ? "" : "s");
   const Record environment = environment_record(cases);
@@ -169,6 +193,8 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
       [&](const Record& made) {
         Record record = made;
         record.environment = environment.environment;
+        if (const auto label = labels_of.find(record.fields.dump()); label != labels_of.end())
+          record.details["suites"] = label->second;
         writer.write(record);
         if (flags.json) std::cout << to_line(record) << "\n" << std::flush;
         records.push_back(std::move(record));
@@ -180,14 +206,14 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
   if (!flags.json)
     std::cout << console_text(records, {&environment, 1},
                               {.colour = use_colour(), .verdicts = {.margin = options.margin}})
-              << std::flush;
+              << suite_summary(records) << std::flush;
   if (!flags.csv.empty()) write_csv(flags.csv, csv_text(records));
   if (!flags.quiet) fmt::print(stderr, "records: {}\n", writer.path());
   if (interrupted) {
     fmt::print(stderr, "interrupted: {} of {} cases are in the records\n", records.size(), cases.size());
     return exit_interrupted;
   }
-  if (const int status = status_of(records)) return status;
+  if (const int status = std::max(status_of(records), status_of_rows)) return status;
   if (options.depth == Depth::measure)
     if (const int status = judge_all(recipe, records)) return status;
   records.push_back(environment);

@@ -14,7 +14,7 @@
 namespace d5 {
 
 struct RunFlags {
-  std::string depth = "measure", folder, csv, stopping;
+  std::string depth = "measure", folder, csv, stopping, metrics;
   bool json = false, quiet = false, no_pin = false;
   std::optional<int> launches, rounds;
   std::optional<double> max_time, width, slice, margin;

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 list: what can be named.
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "d5/backends/backend.hpp"
 #include "d5/cli/command.hpp"
+#include "d5/cli/plugins.hpp"
+#include "d5/cli/support.hpp"
 #include "d5/core/dtype.hpp"
+#include "d5/measure/metric.hpp"
 #include "d5/measure/stopping.hpp"
 #include "d5/operators/operator.hpp"
+#include "d5/recipe/suite.hpp"
 
 namespace d5 {
 namespace {
@@ -32,6 +37,32 @@ std::vector<Json> list_operators() {
   return rows;
 }
 
+std::vector<Json> list_suites() {
+  std::vector<Json> rows;
+  for (const std::string& name : suite_names()) {
+    const Suite suite = load_suite(name);
+    std::map<std::string, size_t> sets;
+    for (const SuiteRow& row : suite.rows) ++sets[row.set];
+    sets.erase("");
+    rows.push_back({{"name", name}, {"rows", suite.rows.size()}, {"sets", sets}, {"about", suite.about}});
+  }
+  return rows;
+}
+
+std::vector<Json> list_metrics() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(metrics::kind)) {
+    const auto meter = registered<metrics>(name).make();
+    const auto reason = meter->why_not();
+    rows.push_back({{"name", name},
+                    {"unit", meter->unit()},
+                    {"better", meter->smaller_is_better() ? "smaller" : "larger"},
+                    {"about", meter->about()}});
+    if (reason) rows.back()["unavailable"] = *reason;
+  }
+  return rows;
+}
+
 std::vector<Json> plain(const std::vector<std::string>& names) {
   std::vector<Json> rows;
   for (const std::string& name : names) rows.push_back({{"name", name}});
@@ -43,6 +74,8 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"backends", list_backends},
       {"operators", list_operators},
       {"dtypes", [] { return plain(dtype_names()); }},
+      {"suites", list_suites},
+      {"metrics", list_metrics},
       {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
   };
   return all;
@@ -51,12 +84,21 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
 void print_row(const Json& row) {
   std::string text = row["name"];
   if (row.contains("available"))
-    text = fmt::format("{:<14} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
+    text = fmt::format("{:<16} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
                        row["reason"].get<std::string>());
   if (row.contains("parameters")) {
     text = fmt::format("{:<20}", text);
     for (const auto& [name, parameter] : row["parameters"].items())
       text += fmt::format(" {}={}", name, parameter["default"].get<std::string>());
+  }
+  if (row.contains("rows")) {
+    text = fmt::format("{:<24} {:>4} rows  {}", text, row["rows"].get<size_t>(), row["about"].get<std::string>());
+    for (const auto& [set, count] : row["sets"].items()) text += fmt::format("; {} {}", set, count.get<size_t>());
+  }
+  if (row.contains("unit")) {
+    text = fmt::format("{:<16} {:<8} {:<8} {}", text, row["unit"].get<std::string>(), row["better"].get<std::string>(),
+                       row["about"].get<std::string>());
+    if (row.contains("unavailable")) text += fmt::format("; unavailable: {}", row["unavailable"].get<std::string>());
   }
   std::cout << text << "\n";
 }
@@ -65,14 +107,27 @@ void print_row(const Json& row) {
 
 RunCommand add_list(CLI::App& program) {
   struct Flags {
-    std::string kind;
-    bool json = false;
+    std::string kind, backends, operators;
+    bool json = false, support = false;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = program.add_subcommand("list", "What can be named: backends, operators, dtypes, stopping-rules");
-  command->add_option("kind", flags->kind, "backends, operators, dtypes or stopping-rules");
+  CLI::App* command = program.add_subcommand("list", "What can be named: backends, operators, suites, metrics, ...");
+  command->add_option("kind", flags->kind, "backends, operators, dtypes, suites, metrics or stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
+  const std::string support = "Support (d5 list operators --support)";
+  command
+      ->add_flag("--support", flags->support,
+                 "Which backend has which operator, by element type and pass: every conformance case is built")
+      ->group(support);
+  command->add_option("--backend", flags->backends, "Only these, separated by commas [all that are on]")
+      ->group(support);
+  command->add_option("--operator", flags->operators, "Only these, separated by commas [all]")->group(support);
+  add_plugin_options(*command);
   return [flags] {
+    if (flags->support && flags->kind == "operators")
+      return list_support({flags->backends, flags->operators, flags->json});
+    if (flags->support || !flags->backends.empty() || !flags->operators.empty())
+      throw UsageError("[list] --support, --backend and --operator belong to 'd5 list operators --support'");
     std::vector<std::string> legal;
     for (const auto& [kind, make] : kinds()) legal.push_back(kind);
     if (flags->kind.empty()) {

@@ -6,6 +6,7 @@
 
 #include "d5/cli/command.hpp"
 #include "d5/cli/interrupt.hpp"
+#include "d5/cli/plugins.hpp"
 #include "d5/core/error.hpp"
 #include "d5/core/version.hpp"
 #include "d5/runner/worker.hpp"
@@ -39,6 +40,7 @@ int run_program(const std::vector<std::string>& arguments) {
   program.footer(
       "Exit status: 0 all passed, 1 a case failed, 2 wrong usage, 3 a gate said no, 130 interrupted.\n"
       "'d5 COMMAND --help' tells all about a command.");
+  open_plugins(arguments);
   std::map<std::string, RunCommand> commands{
       {"op", add_op(program, arguments)}, {"run", add_run(program)},       {"compare", add_compare(program)},
       {"list", add_list(program)},        {"doctor", add_doctor(program)}, {"completion", add_completion(program)}};

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 op: level 0. Every field of a case is an option, every option an axis: --m 512,1024 --backend onednn,reference.
+#include <filesystem>
 #include <map>
+#include <set>
 
 #include "d5/bench/session.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
-#include "d5/cli/values.hpp"
+#include "d5/cli/plugins.hpp"
 #include "d5/operators/operator.hpp"
+#include "d5/recipe/suite.hpp"
+#include "d5/recipe/values.hpp"
 
 namespace d5 {
 namespace {
 
 struct OpFlags : RunFlags {
-  std::string operators_named;
+  std::string operators_named, suites, sets;
   std::map<std::string, std::string> fields;  // field -> "512,1024"
 };
 
@@ -35,17 +39,40 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"seed", "of the random inputs"},
 };
 
+std::vector<nlohmann::json> texts(const std::string& text) {
+  std::vector<nlohmann::json> values;
+  for (const auto& value : parse_values(text))
+    values.push_back(value.is_string() ? value : nlohmann::json(value.dump()));
+  return values;
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> words;
-  for (const auto& value : parse_values(text))
-    words.push_back(value.is_string() ? value.get<std::string>() : value.dump());
+  for (const auto& value : texts(text)) words.push_back(value);
   return words;
+}
+
+// Those of the rows of every suite that is named: --suite NAME or --suite=NAME.
+std::vector<std::string> operators_of_suites(const std::vector<std::string>& arguments) {
+  std::set<std::string> names;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    std::string suites;
+    if (arguments[i] == "--suite" && i + 1 < arguments.size()) suites = arguments[i + 1];
+    if (arguments[i].starts_with("--suite=")) suites = arguments[i].substr(8);
+    if (suites.empty()) continue;
+    for (const std::string& suite : split(suites))
+      for (const SuiteRow& row : load_suite(suite).rows)
+        if (const auto name = row.fields.find("operator"); name != row.fields.end() && name->is_string())
+          names.insert(name->get<std::string>());
+  }
+  return {names.begin(), names.end()};
 }
 
 // The operators named on the command line decide which options exist, so they are looked for before parsing. Where no
 // word is one, the first that follows no option was meant to be: UsageError with the nearest name.
 std::vector<std::string> operators_in(const std::vector<std::string>& arguments) {
   if (arguments.size() < 2 || arguments[0] != "op") return {};
+  const std::vector<std::string> of_suites = operators_of_suites(arguments);
   std::string meant;
   for (size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i].starts_with('-')) continue;
@@ -56,7 +83,27 @@ std::vector<std::string> operators_in(const std::vector<std::string>& arguments)
   }
   for (const std::string& name : split(meant))
     if (!name.empty()) registered<operators>(name);
-  return {};
+  return of_suites;
+}
+
+// One block for all suites; options of their operators replace what the rows say.
+void name_suites(Recipe& recipe, const OpFlags& flags) {
+  Recipe::Block block;
+  for (const auto& [key, text] :
+       {std::pair{"suite", flags.suites}, {"set", flags.sets}, {"operator", flags.operators_named}})
+    if (!text.empty()) block.axes.push_back({key, texts(text)});
+  std::set<std::string> own;
+  for (const std::string& suite : split(flags.suites)) {
+    recipe.name += "-" + std::filesystem::path(suite).stem().string();
+    for (const SuiteRow& row : load_suite(suite).rows)
+      if (const auto name = row.fields.find("operator"); name != row.fields.end() && name->is_string())
+        if (const OperatorEntry* entry = find_registered<operators>(name->get<std::string>()))
+          for (const Parameter& parameter : entry->parameters) own.insert(parameter.name);
+  }
+  for (const std::string& field : own)
+    if (const auto given = flags.fields.find(field); given != flags.fields.end() && !given->second.empty())
+      block.axes.push_back({field, parse_values(given->second)});
+  recipe.blocks.push_back(std::move(block));
 }
 
 std::string option_name(std::string field) {
@@ -69,8 +116,13 @@ std::string option_name(std::string field) {
 RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) {
   auto flags = std::make_shared<OpFlags>();
   CLI::App* command = program.add_subcommand("op", "Level 0: validate and measure operators");
-  command->add_option("operator", flags->operators_named, "Operators, separated by commas (see 'd5 list operators')")
-      ->required();
+  command->add_option("operator", flags->operators_named,
+                      "Operators, separated by commas (see 'd5 list operators'); with --suite: only rows of these");
+  const std::string of_suites = "Suites of cases";
+  command->add_option("--suite", flags->suites, "Suites by name (see 'd5 list suites'), or CSV files")
+      ->group(of_suites);
+  command->add_option("--set", flags->sets, "Only rows with one of these labels: training, inference_server, ...")
+      ->group(of_suites);
   for (const auto& [field, about] : field_help)
     command->add_option(option_name(field), flags->fields[field], about)
         ->group("Case (each takes several values, separated by commas)");
@@ -82,6 +134,7 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
   for (const auto& [field, about] : own)
     command->add_option(option_name(field), flags->fields[field], about)
         ->group("Sizes and attributes of this operator [default]");
+  add_plugin_options(*command);
   add_run_flags(*command, *flags);
   command->footer(
       "Example: d5 op Gemm --m 512,1024 --n 128 --k 512 --backend onednn,reference --pass forward,backward --threads "
@@ -90,7 +143,15 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
 
   return [flags] {
     Recipe recipe{.name = "op", .kind = "op"};
-    for (const std::string& op : split(flags->operators_named)) {
+    if (!flags->suites.empty()) {
+      name_suites(recipe, *flags);
+    } else if (flags->operators_named.empty()) {
+      throw UsageError("[op] neither an operator nor --suite is named; see 'd5 list operators' and 'd5 list suites'");
+    } else if (!flags->sets.empty()) {
+      throw UsageError("[op] --set '{}' without --suite: only the rows of a suite have such labels", flags->sets);
+    }
+    for (const std::string& op : split(flags->suites.empty() ? flags->operators_named : "")) {
+      if (op.empty()) break;
       recipe.name += "-" + op;
       recipe.blocks.push_back({.values = {{"operator", op}}});
       const OperatorEntry& entry = registered<operators>(op);

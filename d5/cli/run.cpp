@@ -2,10 +2,13 @@
 // d5 run: a recipe, or a record to reproduce.
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
-#include "d5/cli/values.hpp"
+#include "d5/cli/plugins.hpp"
+#include "d5/core/plugins.hpp"
+#include "d5/recipe/values.hpp"
 #include "d5/report/jsonl.hpp"
 #include "d5/report/reproduce.hpp"
 
@@ -27,10 +30,24 @@ int run_recipe(const RunRecipeFlags& flags) {
   return execute(recipe, flags);
 }
 
+// Files of a user are never opened because a record names them: that is for the one who runs it to say.
+void warn_of_missing_plugins(const std::vector<Record>& records) {
+  std::set<std::string> files;
+  for (const Record& record : records)
+    if (const auto plugins = record.details.find("plugins"); plugins != record.details.end() && plugins->is_array())
+      for (const auto& plugin : *plugins)
+        if (plugin.is_object() && plugin.contains("file") && plugin["file"].is_string())
+          files.insert(plugin["file"].get<std::string>());
+  for (const Plugin& plugin : opened_plugins()) files.erase(plugin.given);
+  for (const std::string& file : files)
+    fmt::print(stderr, "warning: the records were made with {}; give it with --source or --plugin\n", file);
+}
+
 // The same cases again; each is compared with what the record says of it.
 int reproduce(const RunRecipeFlags& flags) {
   const RecordFile before = read_records(flags.what);
   for (const std::string& problem : before.problems) fmt::print(stderr, "warning: {}\n", problem);
+  warn_of_missing_plugins(before.records);
   Recipe recipe{.name = "again"};
   for (const Record& record : before.records) {
     recipe.kind = record.kind;
@@ -52,6 +69,7 @@ RunCommand add_run(CLI::App& program) {
       program.add_subcommand("run", "Run a recipe, or repeat the cases of a records file and say whether they agree");
   command->add_option("what", flags->what, "A recipe (.toml), or a results folder or records.jsonl")->required();
   command->add_option("--set", flags->set, "field=value[,value]: change a mutable value of the recipe");
+  add_plugin_options(*command);
   add_run_flags(*command, *flags);
   command->footer(
       "Example: d5 run recipes/quick.toml --set threads=1,2\n"

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace d5 {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 struct Slot {
   const std::type_info* type;
   std::shared_ptr<const void> entry;
+  std::string origin;
 };
 struct Registries {
   std::mutex mutex;
@@ -23,6 +25,8 @@ Registries& registries() {
   return all;
 }
 
+thread_local std::string opening;  // the plugin whose registration lines run on this thread right now
+
 }  // namespace
 
 inline namespace D5_ABI {
@@ -33,7 +37,7 @@ void registry_add(std::string_view kind, std::string_view name, const std::type_
   const std::scoped_lock lock(all.mutex);
   // A later entry of the same name replaces the earlier one: a user's kernel or operator may override a built-in.
   all.all_entries.push_back(entry);
-  all.kinds[std::string(kind)].insert_or_assign(std::string(name), Slot{&type, std::move(entry)});
+  all.kinds[std::string(kind)].insert_or_assign(std::string(name), Slot{&type, std::move(entry), opening});
 }
 
 std::shared_ptr<const void> registry_find(std::string_view kind, std::string_view name, const std::type_info& type) {
@@ -57,10 +61,27 @@ std::vector<std::string> registry_names(std::string_view kind) {
   return names;
 }
 
+std::string registry_origin(std::string_view kind, std::string_view name) {
+  auto& all = registries();
+  const std::scoped_lock lock(all.mutex);
+  const auto entries = all.kinds.find(kind);
+  if (entries == all.kinds.end()) return {};
+  const auto slot = entries->second.find(name);
+  return slot == entries->second.end() ? "" : slot->second.origin;
+}
+
 }  // namespace D5_ABI
 
-void load_plugin(const std::string& path) {
-  if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return;
+size_t load_plugin(const std::string& path) {
+  const auto entries = [] {
+    const std::scoped_lock lock(registries().mutex);
+    return registries().all_entries.size();
+  };
+  const size_t before = entries();
+  const std::string outer = std::exchange(opening, path);
+  void* const opened = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  opening = outer;
+  if (opened) return entries() - before;
   const std::string reason = dlerror();
   // A missing symbol of namespace d5, mangled: the plugin expects another ABI's.
   if (reason.find("undefined symbol: _ZN2d5") != std::string::npos ||

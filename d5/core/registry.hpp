@@ -20,7 +20,7 @@ namespace d5 {
 
 // A plugin built against another ABI misses these symbols and fails to load; load_plugin() says why in plain words.
 #ifndef D5_ABI  // a test defines an older one
-#define D5_ABI abi_1
+#define D5_ABI abi_2
 #endif
 inline namespace D5_ABI {
 
@@ -29,6 +29,8 @@ void registry_add(std::string_view kind, std::string_view name, const std::type_
 std::shared_ptr<const void> registry_find(std::string_view kind, std::string_view name,
                                           const std::type_info& type);  // or null
 std::vector<std::string> registry_names(std::string_view kind);         // sorted
+// The plugin or module that registered it, as load_plugin() was told; empty: part of libd5 or of the program.
+std::string registry_origin(std::string_view kind, std::string_view name);
 
 }  // namespace D5_ABI
 
@@ -57,7 +59,8 @@ const typename Kind::Entry& registered(std::string_view name) {
 #define D5_REGISTER(registry, name, Type) \
   [[maybe_unused]] static const ::d5::Registration<::d5::registry, Type> D5_JOIN(d5_registration_, __COUNTER__) { name }
 
-// Opens a plugin: its registration lines run. Error in plain words when it is of another ABI or does not load.
-void load_plugin(const std::string& path);
+// Opens a plugin: its registration lines run; the answer is how many there were (none where it was open already). Error
+// in plain words when it is of another ABI or does not load.
+size_t load_plugin(const std::string& path);
 
 }  // namespace d5

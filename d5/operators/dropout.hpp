@@ -17,8 +17,12 @@ class DropoutNumbers {
 
   // In [0, 1): element `element` of the sample at index `sample` along axis 0 is kept where this is >= ratio.
   double at(Index sample, Index element) const {
-    return Rng(seed_, first_sample_ + static_cast<uint64_t>(sample)).uniform(static_cast<uint64_t>(element));
+    return Rng(seed_, stream(sample)).uniform(static_cast<uint64_t>(element));
   }
+
+  // They are the numbers of this seed and stream, for kernels that make many at once.
+  uint64_t seed() const { return seed_; }
+  uint64_t stream(Index sample) const { return first_sample_ + static_cast<uint64_t>(sample); }
 
  private:
   uint64_t seed_, first_sample_;

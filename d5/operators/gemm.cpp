@@ -79,9 +79,8 @@ class Gemm final : public Operator {
     with_compute_type(c.input(0).dtype(), [&]<class T>() {
       const auto [m, n, k] = sizes_of(c.input(0).shape(), c.input(1).shape());
       const Addend<T> addend(*this, c, {m, n});
-      for (size_t i = 0; i < at.size(); ++i)
-        values[i] =
-            static_cast<double>(addend(at[i], product_at(matrix_a<T>(c), matrix_b<T>(c), at[i] / n, at[i] % n, k)));
+      const auto products = products_at(matrix_a<T>(c), matrix_b<T>(c), places(at, n, false), k);
+      for (size_t i = 0; i < at.size(); ++i) values[i] = static_cast<double>(addend(at[i], products[i]));
     });
     return true;
   }
@@ -90,18 +89,12 @@ class Gemm final : public Operator {
     const auto [m, n, k] = sizes_of(c.input(0).shape(), c.input(1).shape());
     const double* dy = c.output_gradient(0).values<double>().data();
     const Matrix<double> dy_plain = matrix(dy, n, false), a = matrix_a<double>(c), b = matrix_b<double>(c);
-    for (size_t i = 0; i < at.size(); ++i) {
-      const Index columns = std::max<Index>(c.input(input).shape().rank() == 2 ? c.input(input).shape()[1] : 1, 1);
-      Index row = at[i] / columns, column = at[i] % columns;
-      if (input == 0) {
-        if (trans_a_) std::swap(row, column);
-        values[i] = alpha_ * product_at(dy_plain, b.transposed(), row, column, n);
-      } else if (input == 1) {
-        if (trans_b_) std::swap(row, column);
-        values[i] = alpha_ * product_at(a.transposed(), dy_plain, row, column, m);
-      }
-    }
-    if (input == 2) {  // few elements or few terms each: the whole sum is cheap
+    if (input < 2) {
+      const auto where = places(at, c.input(input).shape()[1], input == 0 ? trans_a_ : trans_b_);
+      const auto products = input == 0 ? products_at(dy_plain, b.transposed(), where, n)
+                                       : products_at(a.transposed(), dy_plain, where, m);
+      for (size_t i = 0; i < at.size(); ++i) values[i] = alpha_ * products[i];
+    } else {  // few elements or few terms each: the whole sum is cheap
       std::vector<double> dc(static_cast<size_t>(c.input(2).elements()));
       const Broadcast to(c.input(2).shape(), {m, n});
       for (Index i = 0; i < m * n; ++i) dc[to(i)] += dy[i];
@@ -177,6 +170,14 @@ class Gemm final : public Operator {
   }
 
  private:
+  // Flat indices of a matrix of `columns` columns; of a transposed one the places in its transpose.
+  static std::vector<Place> places(std::span<const Index> at, Index columns, bool transposed) {
+    std::vector<Place> all;
+    for (const Index i : at)
+      all.push_back(transposed ? Place{i % columns, i / columns} : Place{i / columns, i % columns});
+    return all;
+  }
+
   struct Sizes {
     Index m, n, k;
   };

@@ -15,6 +15,9 @@ struct GradientDeviation {
   double worst = 0;      // largest |D(h) - analytic|, relative to the largest |gradient . direction| of this input
   double tolerance = 0;  // on the same scale: the third-order term, from D(h) and D(2h), plus rounding / h
   Index directions = 0;  // tried: single elements and random directions
+  // Where the largest deviation was: the element of the input (-1: a random direction) and both values there.
+  Index element = -1;
+  double analytic = 0, numeric = 0;
 };
 
 // A context with everything allocated. Values of each input are a random permutation of an even grid on its range that

@@ -22,6 +22,23 @@ Tensor Operator::magnitude(const Context&, Pass, size_t) const { return {}; }
 Tensor Operator::stored_magnitude(const Context&, Pass, size_t, DType) const { return {}; }
 std::optional<Operator::Batch> Operator::batch(std::span<const TensorSpec>) const { return {}; }
 
+Cost Operator::cost(std::span<const TensorSpec> in, Pass pass) const {
+  const double inputs = input_bytes(in), outputs = input_bytes(infer(in));
+  return {.flops = 0, .bytes = pass == Pass::forward ? inputs + outputs : 2 * inputs + outputs};
+}
+
+Rounding Operator::rounding(std::span<const TensorSpec> in, Pass, size_t) const {
+  double elements = 0;
+  for (const TensorSpec& spec : in) elements += spec.present ? static_cast<double>(spec.elements()) : 0;
+  return {.terms = elements, .units = 8};
+}
+
+std::vector<Parameter> one_shape_parameters() { return {{"shape", "sizes of the input", std::string("64x1024")}}; }
+
+OperatorCase describe_one_shape(const Attributes& values, DType type) {
+  return {.inputs = {{.spec = {type, parse_shape(values.text("shape", ""))}}}};
+}
+
 std::vector<TensorSpec> OperatorCase::specs() const {
   std::vector<TensorSpec> all;
   for (const OperatorInput& input : inputs) all.push_back(input.spec);

@@ -7,6 +7,7 @@
 //   parameters()                    the named values of a case (sizes, attributes), with defaults: --m 512 --axis 1
 //   describe(values, dtype)         a case from those values: input specs and ONNX attributes
 //   cases()                         the conformance cases, as such values: small, odd, edges, one of a real size
+// A class without them has one input, of any --shape. infer() and forward() are all that an operator must have.
 #pragma once
 
 #include <functional>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "d5/core/attributes.hpp"
@@ -82,9 +84,12 @@ class Operator {
   // The same for the gradient of input `input`.
   virtual bool backward_at(const Context&, size_t input, std::span<const Index> at, std::span<double> values) const;
 
-  virtual Cost cost(std::span<const TensorSpec> in, Pass) const = 0;
-  // Of output `index` (forward) or of the gradient of input `index` (backward).
-  virtual Rounding rounding(std::span<const TensorSpec> in, Pass, size_t index) const = 0;
+  // Default: no operations; forward reads the inputs and writes the outputs, backward reads the inputs and the output
+  // gradients and writes the input gradients.
+  virtual Cost cost(std::span<const TensorSpec> in, Pass) const;
+  // Of output `index` (forward) or of the gradient of input `index` (backward). Default: nothing is known, so every
+  // element of every input may be a term of one sum.
+  virtual Rounding rounding(std::span<const TensorSpec> in, Pass, size_t index) const;
   // The scale of errors in that result, elementwise (f64). Absent: the operator is a sum of products, so the scale is
   // the operator applied to absolute values. Called after forward (and backward) filled the context.
   virtual Tensor magnitude(const Context&, Pass, size_t index) const;
@@ -126,15 +131,41 @@ struct OperatorEntry {
   std::vector<Parameter> parameters;
   std::function<OperatorCase(const Attributes& values, DType)> describe;
   std::vector<Attributes> cases;
+  bool has_backward = true;
 };
+
+// The case of a class that describes none: one input of any shape.
+std::vector<Parameter> one_shape_parameters();
+OperatorCase describe_one_shape(const Attributes& values, DType);
 
 struct operators {
   static constexpr const char* kind = "operator";
   using Entry = OperatorEntry;
   template <class T>
   static Entry entry() {
-    return {[](const Attributes& a) -> std::unique_ptr<Operator> { return std::make_unique<T>(a); }, T::parameters(),
-            [](const Attributes& v, DType d) { return T::describe(v, d); }, T::cases()};
+    Entry entry;
+    entry.make = [](const Attributes& a) -> std::unique_ptr<Operator> {
+      if constexpr (std::is_constructible_v<T, const Attributes&>)
+        return std::make_unique<T>(a);
+      else
+        return std::make_unique<T>();
+    };
+    if constexpr (requires { T::parameters(); })
+      entry.parameters = T::parameters();
+    else if constexpr (!requires { &T::describe; })
+      entry.parameters = one_shape_parameters();
+    if constexpr (requires { &T::describe; })
+      entry.describe = [](const Attributes& v, DType d) { return T::describe(v, d); };
+    else
+      entry.describe = describe_one_shape;
+    if constexpr (requires { T::cases(); })
+      entry.cases = T::cases();
+    else
+      entry.cases = {{}};
+    // Where no class between overrides it, the address is that of a member of Operator itself.
+    if constexpr (requires { &T::backward; })
+      entry.has_backward = !std::is_same_v<decltype(&T::backward), void (Operator::*)(Context&) const>;
+    return entry;
   }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -42,6 +43,24 @@ T product_at(const Matrix<T>& a, const Matrix<T>& b, Index i, Index j, Index k) 
   T sum{};
   for (Index l = 0; l < k; ++l) sum = multiply_add(sum, a.at(i, l), b.at(l, j));
   return sum;
+}
+
+// Some elements of a b, by blocks of k: what neighbours in memory share is read once while it is in the cache.
+struct Place {
+  Index row, column;
+};
+template <class T>
+std::vector<T> products_at(const Matrix<T>& a, const Matrix<T>& b, std::span<const Place> places, Index k) {
+  constexpr Index block = 64;
+  std::vector<T> sums(places.size());
+  for (Index start = 0; start < k; start += block)
+    for (size_t i = 0; i < places.size(); ++i) {
+      T sum = sums[i];
+      for (Index l = start; l < std::min(k, start + block); ++l)
+        sum = multiply_add(sum, a.at(places[i].row, l), b.at(l, places[i].column));
+      sums[i] = sum;
+    }
+  return sums;
 }
 
 // y += a b, with y row-major, m x n.

@@ -41,11 +41,12 @@ class Selection : public Operator {
   Cost cost(SpecSpan in, Pass) const override;
   Rounding rounding(SpecSpan in, Pass, size_t index) const override;
 
+  // Every input is known but the first, whose elements are chosen. Kernels ask for it, too.
+  virtual Sources sources(SpecSpan in) const = 0;
+
  protected:
   // Error on inputs that do not fit together.
   virtual Shape output_shape(SpecSpan in) const = 0;
-  // Every input is known but the first, whose elements are chosen.
-  virtual Sources sources(SpecSpan in) const = 0;
   // What stands where nothing is chosen; absent: zero.
   virtual const Tensor& filling(const Context&) const;
 };

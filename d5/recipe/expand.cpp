@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "d5/core/error.hpp"
 #include "d5/recipe/recipe.hpp"
@@ -67,11 +67,13 @@ void override_value(Recipe& recipe, const std::string& field, const std::vector<
   }
 }
 
-std::vector<nlohmann::json> expand(const Recipe& recipe, const Complete& complete) {
+std::vector<nlohmann::json> expand(const Recipe& recipe, const Complete& complete,
+                                   std::vector<nlohmann::json>* labels) {
   std::vector<Recipe::Block> blocks = recipe.blocks;
   if (blocks.empty()) blocks.emplace_back();
   std::vector<nlohmann::json> result;
-  std::set<std::string> seen;
+  std::map<std::string, size_t> seen;  // a case as text -> its place in the result
+  if (labels) labels->clear();
   size_t total = 0;
   for (size_t b = 0; b < blocks.size(); ++b) {
     // A block's own axes turn slowest, so that what is compared (backends, usually a common axis) stays together.
@@ -101,8 +103,12 @@ std::vector<nlohmann::json> expand(const Recipe& recipe, const Complete& complet
         if (place.empty()) throw;
         throw FieldError(e.field(), fmt::format("[recipe] {}: {}", place, e.what()));
       }
-      if (seen.insert(fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)).second)
-        result.push_back(std::move(fields));
+      const auto [place, is_new] =
+          seen.emplace(fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), result.size());
+      if (is_new) result.push_back(std::move(fields));
+      if (!labels) continue;
+      labels->resize(result.size(), nlohmann::json::array());
+      if (!blocks[b].label.is_null()) (*labels)[place->second].push_back(blocks[b].label);
     }
   }
   return result;

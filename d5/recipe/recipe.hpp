@@ -6,6 +6,7 @@
 //   [fixed]  dtype = "f32"             [mutable]  threads = 1
 //   [axes]   backend = ["onednn", "reference"]      every combination, the last axis fastest
 //   [[cases]] operator = "Gemm"  m = [256, 512]     own values; an array here is an axis of this block
+//   [[cases]] suite = "deepbench-gemm"  set = "training"      the rows of a suite (suite.hpp)
 //   [measure] launches = 6  max_time = 10.0         [accept] share = ">= 0.8"
 #pragma once
 
@@ -37,6 +38,7 @@ struct Recipe {
   struct Block {
     nlohmann::json values = nlohmann::json::object();
     std::vector<Axis> axes;
+    nlohmann::json label;  // of a row of a suite: {"suite", "set", "line"}; null elsewhere
   };
   std::vector<Block> blocks;  // empty: one block without values
   nlohmann::json measure = nlohmann::json::object();
@@ -51,8 +53,10 @@ Recipe parse_recipe(const std::string& text, const std::string& file);  // inclu
 void override_value(Recipe&, const std::string& field, const std::vector<nlohmann::json>& values);
 
 // Every combination as a flat object with "kind". `complete` fills in defaults and checks (bench/session.hpp); a
-// FieldError of it gets the place of that field in front. Exact duplicates are dropped.
+// FieldError of it gets the place of that field in front. Exact duplicates are dropped. `labels` gets one array a case:
+// the labels of all blocks that made it.
 using Complete = std::function<nlohmann::json(const nlohmann::json&)>;
-std::vector<nlohmann::json> expand(const Recipe&, const Complete& complete);
+std::vector<nlohmann::json> expand(const Recipe&, const Complete& complete,
+                                   std::vector<nlohmann::json>* labels = nullptr);
 
 }  // namespace d5

@@ -88,11 +88,14 @@ void find_metrics(Layout& layout, const Block& block) {
   }
   layout.time = !times.empty();
   if (layout.time) std::tie(layout.unit, layout.scale) = time_unit(median(times));
-  // A level without times (accuracies, bytes) shows what it has.
-  if (!layout.time && layout.rates.empty()) {
-    for (const std::string& name : all) {
-      if (name != layout.error) layout.others.push_back(name);
-    }
+  // What was asked for beyond the usual; a level without times (accuracies, bytes) shows all it has.
+  const std::vector<std::string>& usual = usual_metrics();
+  const bool timeless = !layout.time && layout.rates.empty();
+  for (const std::string& name : all) {
+    const bool is_usual = std::find(usual.begin(), usual.end(), name) != usual.end();
+    const bool is_rate = std::find(layout.rates.begin(), layout.rates.end(), name) != layout.rates.end();
+    if (timeless ? name != layout.error : !is_usual && !is_rate && !starts_with_error(name))
+      layout.others.push_back(name);
   }
 }
 

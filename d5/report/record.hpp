@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "d5/measure/metric.hpp"
+
 namespace d5 {
 
 // Raw samples in the order taken; the arrays have one entry a sample. `slot` of a sample is its place in its round.
@@ -18,14 +20,6 @@ struct Samples {
   std::vector<int> launch, round;
   std::vector<double> warmup_s;
   int64_t batch = 1;  // iterations averaged in one sample; over 1 there are no per-iteration percentiles
-};
-
-struct Metric {
-  std::string unit;
-  double median = 0;
-  std::optional<std::pair<double, double>> ci95;
-  size_t n = 1;
-  double n_eff = 1;
 };
 
 struct Bound {

@@ -51,6 +51,17 @@ nlohmann::json without(nlohmann::json object, const char* key) {
   return object;
 }
 
+// A user's file by its contents, under its name.
+nlohmann::json plugin_hashes(const Record& record) {
+  nlohmann::json hashes = nlohmann::json::object();
+  const auto plugins = record.details.find("plugins");
+  if (plugins == record.details.end() || !plugins->is_array()) return hashes;
+  for (const auto& plugin : *plugins)
+    if (plugin.is_object() && plugin.contains("file") && plugin["file"].is_string())
+      hashes["contents of " + plugin["file"].get<std::string>()] = plugin.value("hash", nlohmann::json());
+  return hashes;
+}
+
 bool meet(const Metric* a, const Metric* b) {
   if (!a || !b || !a->ci95 || !b->ci95) return false;
   return a->ci95->first <= b->ci95->second && b->ci95->first <= a->ci95->second;
@@ -67,6 +78,8 @@ Agreement agreement(const Record& original, const Record& repetition, const Verd
                     size_t comparisons) {
   Agreement result;
   result.case_differences = differences(without(original.fields, "kind"), without(repetition.fields, "kind"));
+  for (std::string& text : differences(plugin_hashes(original), plugin_hashes(repetition)))
+    result.case_differences.push_back(std::move(text));
   if (original.kind != repetition.kind) {
     result.case_differences.push_back(fmt::format("kind: {}, now {}", original.kind, repetition.kind));
   }

@@ -29,17 +29,11 @@ constexpr size_t kept_output_bytes = 2048;
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
-// A machine without memory left is no machine: a sixteenth stays for everybody else.
-size_t default_memory_limit() {
-  const size_t available = available_memory_bytes();
-  return available - available / 16;
-}
-
 // The answer that belongs to a request.
 std::string answer_to(const std::string& request) {
-  static const std::map<std::string, std::string> answers{{"start", "hello"},   {"prepare", "prepared"},
-                                                          {"run", "ran"},       {"finish", "finished"},
-                                                          {"fetch", "fetched"}, {"describe", "described"}};
+  static const std::map<std::string, std::string> answers{
+      {"start", "hello"},   {"prepare", "prepared"},   {"run", "ran"},    {"finish", "finished"},
+      {"fetch", "fetched"}, {"describe", "described"}, {"load", "loaded"}};
   const auto found = answers.find(request);
   if (found == answers.end()) throw Error("[child] there is no request '{}' with an answer", request);
   return found->second;
@@ -47,9 +41,17 @@ std::string answer_to(const std::string& request) {
 
 }  // namespace
 
+// A machine without memory left is no machine: a sixteenth stays for everybody else.
+size_t memory_limit(const ChildLimits& limits) {
+  if (limits.memory_bytes > 0) return limits.memory_bytes;
+  const size_t available = available_memory_bytes();
+  return available - available / 16;
+}
+
 Child::Child(ChildSettings settings) : settings_(std::move(settings)) {
-  if (settings_.limits.memory_bytes == 0) settings_.limits.memory_bytes = default_memory_limit();
-  const StartedProcess started = start_process({settings_.command, settings_.environment, settings_.cores});
+  settings_.limits.memory_bytes = memory_limit(settings_.limits);
+  const StartedProcess started =
+      start_process({settings_.command, settings_.environment, settings_.cores, settings_.nested});
   pid_ = started.pid;
   output_ = started.output;
   lines_ = std::make_unique<LineSocket>(started.socket);
@@ -83,6 +85,7 @@ nlohmann::json Child::ask(const nlohmann::json& request, const std::function<voi
   asked_ = request.at("do").get<std::string>();
   const std::string wanted = answer_to(asked_);
   if (ended_) lose("is not running");
+  if (asked_ == "prepare") last_output_.clear();  // what it printed for an earlier case is not about this one
   resume();
   try {
     lines_->send(request);
@@ -95,7 +98,10 @@ nlohmann::json Child::ask(const nlohmann::json& request, const std::function<voi
     Json message = wait_message(deadline, seconds);
     const std::string say = message.value("say", "");
     if (say == wanted) return message;
-    if (say == "error") throw Error(message.value("what", "the child gives no reason"));
+    if (say == "error") {
+      drain_output();
+      throw ChildError(message.value("what", "the child gives no reason"), last_output_);
+    }
     if (say != "progress" && say != "metric" && say != "checkpoint")
       lose(fmt::format("answered {} with '{}'; legal: {}, error, progress, metric, checkpoint", asked_,
                        say.substr(0, 100), wanted));
@@ -163,10 +169,12 @@ nlohmann::json Child::wait_message(double deadline, double seconds) {
 
 void Child::wait_for_bytes() {
   std::array<pollfd, 2> wait{pollfd{lines_->descriptor(), POLLIN, 0}, pollfd{output_, POLLIN, 0}};
-  poll(wait.data(), wait.size(), look_milliseconds);
+  // A nested one has no limits of its own, and while it measures we must not take its core.
+  poll(wait.data(), wait.size(), settings_.nested ? 1000 : look_milliseconds);
 }
 
 void Child::check_limits(double deadline, double seconds) {
+  if (settings_.nested) return;
   if (settings_.interrupted && *settings_.interrupted) {
     try {
       lines_->send({{"do", "cancel"}});
@@ -215,7 +223,7 @@ void Child::drain_output() {
 
 void Child::end() {
   if (pid_ < 0) return;
-  kill(-pid_, SIGKILL);  // what it started, too
+  if (!settings_.nested) kill(-pid_, SIGKILL);  // what it started, too
   if (!ended_) {
     kill(pid_, SIGKILL);
     while (waitpid(pid_, &wait_status_, 0) < 0 && errno == EINTR) {

@@ -25,6 +25,7 @@ struct ChildLimits {
   double seconds = 600;     // for one request
   size_t memory_bytes = 0;  // resident size; 0: what the machine has, less a reserve
 };
+size_t memory_limit(const ChildLimits&);  // in bytes, as of now
 
 struct ChildSettings {
   std::vector<std::string> command;  // {program, "worker"}; a foreign worker is any other program
@@ -32,17 +33,24 @@ struct ChildSettings {
   std::vector<int> cores;                                        // affinity, before exec; empty: ours
   ChildLimits limits;
   const std::atomic<bool>* interrupted = nullptr;  // once set, the request under way is cancelled and the child is lost
+  // The worker of a worker: in our process group, with our output; who watches us stops, limits and ends both.
+  bool nested = false;
+};
+
+// The child answered with an error; it lives on.
+class ChildError : public Error {
+ public:
+  ChildError(const std::string& reason, std::string output) : Error(reason), output_(std::move(output)) {}
+  const std::string& output() const { return output_; }  // the last it printed for this case, up to 2 KB
+
+ private:
+  std::string output_;
 };
 
 // The child is gone or was killed: "killed by SIGSEGV (Segmentation fault)", "no answer within 600 s", "outgrew its
 // memory limit of 2.0 GiB".
-class ChildLost : public Error {
- public:
-  ChildLost(const std::string& reason, std::string output) : Error(reason), output_(std::move(output)) {}
-  const std::string& output() const { return output_; }  // the last it printed, up to 2 KB
-
- private:
-  std::string output_;
+class ChildLost : public ChildError {
+  using ChildError::ChildError;
 };
 
 class Child {
@@ -53,7 +61,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   // Sends {"do":what, ...} and waits for its answer. `notice` sees progress and metric messages meanwhile. Throws
-  // ChildLost, or Error with the child's own words where it answered with an error (the child lives on).
+  // ChildLost, or ChildError with the child's own words where it answered with an error.
   nlohmann::json ask(const nlohmann::json& request, const std::function<void(const nlohmann::json&)>& notice = {});
   Tensor fetch(const std::string& tensor, int id = 0);  // of case `id`, through shared memory
 

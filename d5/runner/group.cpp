@@ -50,6 +50,7 @@ Group::Group(const std::vector<Json>& cases, const GroupPlan& plan, const RunOpt
     Member member;
     member.result.fields = fields;
     member.result.group = id;
+    member.result.metrics = options.metrics;
     member.result.comparisons = cases.size() > 1 ? plan.comparisons : 0;
     // A case that is compared with itself needs a child of its own: its launch is what differs.
     const auto copies = std::ranges::count_if(members_, [&](const Member& m) { return m.result.fields == fields; });
@@ -59,7 +60,21 @@ Group::Group(const std::vector<Json>& cases, const GroupPlan& plan, const RunOpt
   }
 }
 
+// A case that needs more than there is would be killed half way, and might take others with it: it is skipped.
+void Group::skip_what_does_not_fit() {
+  for (Member& member : members_) {
+    const double needed = bench_of(member.result.fields).memory_bytes(member.result.fields);
+    const auto there = [&] { return static_cast<double>(memory_limit(options_.limits)); };
+    if (needed > there()) pool_.clear();  // children of earlier groups hold memory that they no longer need
+    if (const double most = there(); needed > most)
+      drop(member, "skipped",
+           fmt::format("needs about {:.1f} GiB of memory; {:.1f} GiB are {}", needed / gibibyte, most / gibibyte,
+                       options_.limits.memory_bytes > 0 ? "the limit" : "there"));
+  }
+}
+
 std::vector<CaseResult> Group::run() {
+  if (options_.depth >= Depth::check) skip_what_does_not_fit();
   if (options_.depth == Depth::measure)
     measure();
   else
@@ -72,9 +87,11 @@ std::vector<CaseResult> Group::run() {
 // Children are kept from group to group: nothing is timed, so their history does not matter.
 void Group::check_only() {
   tell_(title_, 0, 1);
-  for (Member& member : members_) {
-    guarded(member, [&] { ensure_open(member, 0); });
-    member.open = false;
+  for (Member* member : alive()) {
+    guarded(*member, [&] { ensure_open(*member, 0); });
+    member->open = false;
+    // What it still holds must not keep the next one from fitting.
+    if (2 * member->memory_bytes > static_cast<double>(available_memory_bytes())) pool_.discard(member->key);
   }
 }
 
@@ -148,8 +165,13 @@ bool Group::next_fits(const Member& prepared) {
 void Group::ensure_open(Member& member, int number) {
   if (member.open) return;
   Child& child = pool_.take(member.key, member.result.fields);
-  const Json answer = child.ask(
-      {{"do", "prepare"}, {"id", member.id}, {"case", member.result.fields}, {"depth", name(options_.depth)}});
+  Json request = {
+      {"do", "prepare"}, {"id", member.id}, {"case", member.result.fields}, {"depth", name(options_.depth)}};
+  if (!options_.metrics.empty()) {
+    request["metrics"] = options_.metrics;
+    request["files"] = fmt::format("{}/{:08x}", options_.folder, stable_hash(member.result.fields.dump()) & 0xffffffff);
+  }
+  const Json answer = child.ask(request);
   Outcome outcome = outcome_from_json(answer);
   member.memory_bytes =
       std::max(outcome.details.value("memory_bytes", 0.0), static_cast<double>(child.peak_memory_bytes()));
@@ -227,8 +249,8 @@ void Group::guarded(Member& member, Act act) {
   } catch (const std::exception& error) {
     if (interrupted_) throw Interrupted{};
     drop(member, "error", error.what());
-    if (const auto* lost = dynamic_cast<const ChildLost*>(&error); lost && !lost->output().empty())
-      member.result.warnings.push_back("the child's last output: " + lost->output());
+    if (const auto* told = dynamic_cast<const ChildError*>(&error); told && !told->output().empty())
+      member.result.warnings.push_back("the child's last output: " + told->output());
     forget_child(member.key);
   }
 }

@@ -41,6 +41,7 @@ class Group {
     double memory_bytes = 0;  // what one child needed at most
   };
 
+  void skip_what_does_not_fit();
   void check_only();
   void measure();
   void launch(int number);

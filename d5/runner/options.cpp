@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
 #include <map>
+#include <sstream>
 
+#include "d5/measure/metric.hpp"
 #include "d5/measure/stopping.hpp"
 #include "d5/runner/runner.hpp"
 
@@ -19,6 +21,13 @@ void read(const Json& value, const std::string& key, T& to) {
 
 }  // namespace
 
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  std::istringstream parts(text);
+  for (std::string name; std::getline(parts, name, ',');) names.push_back(name);
+  return names;
+}
+
 RunOptions run_options_from(const Json& measure) {
   RunOptions options;
   const std::map<std::string, std::function<void(const Json&)>> keys{
@@ -31,7 +40,9 @@ RunOptions run_options_from(const Json& measure) {
       {"max_samples", [&](const Json& v) { read(v, "max_samples", options.max_samples); }},
       {"seed", [&](const Json& v) { read(v, "seed", options.seed); }},
       {"alpha", [&](const Json& v) { read(v, "alpha", options.alpha); }},
-      {"margin", [&](const Json& v) { read(v, "margin", options.margin); }}};
+      {"margin", [&](const Json& v) { read(v, "margin", options.margin); }},
+      {"metric",
+       [&](const Json& v) { options.metrics = split_names(v.is_string() ? v.get<std::string>() : v.dump()); }}};
   for (const auto& [key, value] : measure.items()) {
     const auto found = keys.find(key);
     if (found == keys.end()) {
@@ -60,6 +71,7 @@ Json to_json(const RunOptions& o) {
 
 void check(const RunOptions& o) {
   registered<stopping_rules>(o.stopping);
+  for (const std::string& name : o.metrics) registered<metrics>(name);
   const auto need = [](bool right, const char* key, double value, const char* legal) {
     if (!right) throw UsageError("[measure] {} is {:g}; legal: {}", key, value, legal);
   };

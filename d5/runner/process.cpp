@@ -50,12 +50,12 @@ struct Plan {  // everything the new process needs, made before fork: after it, 
   std::vector<char*> arguments, environment;
   cpu_set_t* cores;
   size_t cores_bytes;
-  int socket, output, failure;
+  int socket, output, failure;  // output -1: ours
   pid_t parent;
 };
 
 [[noreturn]] void become(const Plan& plan) {
-  setpgid(0, 0);
+  if (plan.output >= 0) setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(127);
   sigset_t none;
@@ -66,7 +66,7 @@ struct Plan {  // everything the new process needs, made before fork: after it, 
   if (plan.cores) sched_setaffinity(0, plan.cores_bytes, plan.cores);
 
   // Out of the way of 0 to 3 first: any of ours may have such a number.
-  const int socket = fcntl(plan.socket, F_DUPFD, 10), output = fcntl(plan.output, F_DUPFD, 10);
+  const int socket = fcntl(plan.socket, F_DUPFD, 10), output = fcntl(plan.output < 0 ? 2 : plan.output, F_DUPFD, 10);
   const int failure = fcntl(plan.failure, F_DUPFD_CLOEXEC, 10);
   const int empty = open("/dev/null", O_RDONLY);
   dup2(empty, 0);
@@ -113,9 +113,9 @@ StartedProcess start_process(const ProcessStart& start) {
     throw Error("[child] no socket pair: {}", std::strerror(errno));
   connection.ours = ends[0];
   connection.theirs = ends[1];
-  open_pipe(output);
+  if (!start.nested) open_pipe(output);
   open_pipe(failure);
-  fcntl(output.ours, F_SETFL, O_NONBLOCK);
+  if (!start.nested) fcntl(output.ours, F_SETFL, O_NONBLOCK);
 
   std::vector<std::string> command = start.command, environment = merged_environment(start);
   Plan plan{pointers(command), pointers(environment), nullptr,        0,
@@ -133,9 +133,9 @@ StartedProcess start_process(const ProcessStart& start) {
   const int fork_error = errno;
   if (plan.cores) CPU_FREE(plan.cores);
   if (pid < 0) throw Error("[child] cannot fork: {}", std::strerror(fork_error));
-  setpgid(pid, pid);  // both sides set it, whoever comes first
+  if (!start.nested) setpgid(pid, pid);  // both sides set it, whoever comes first
   connection.close_theirs();
-  output.close_theirs();
+  if (!start.nested) output.close_theirs();
   failure.close_theirs();
 
   int reason = 0;

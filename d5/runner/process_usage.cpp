@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <fmt/core.h>
 
@@ -22,6 +24,19 @@ size_t number_after(const std::string& path, const std::string& key, size_t miss
   return missing;
 }
 
+// The process and its descendants. Without the kernel's list of children (CONFIG_PROC_CHILDREN) it is alone.
+std::vector<pid_t> family(pid_t pid) {
+  std::vector<pid_t> all{pid};
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::error_code gone;
+    for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", all[i]), gone)) {
+      std::ifstream children(task.path() / "children");
+      for (pid_t child; children >> child;) all.push_back(child);
+    }
+  }
+  return all;
+}
+
 size_t number_in(const std::string& path, size_t missing) {
   size_t value;
   return std::ifstream(path) >> value ? value : missing;  // "max" is no number
@@ -30,18 +45,30 @@ size_t number_in(const std::string& path, size_t missing) {
 }  // namespace
 
 size_t resident_bytes(pid_t pid) {
-  size_t total = 0, resident = 0;
-  std::ifstream(fmt::format("/proc/{}/statm", pid)) >> total >> resident;
-  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  size_t pages = 0;
+  for (const pid_t one : family(pid)) {
+    size_t total = 0, resident = 0;
+    std::ifstream(fmt::format("/proc/{}/statm", one)) >> total >> resident;
+    pages += resident;
+  }
+  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-size_t peak_resident_bytes(pid_t pid) { return number_after(fmt::format("/proc/{}/status", pid), "VmHWM:", 0) * 1024; }
+size_t peak_resident_bytes(pid_t pid) {
+  size_t kibibytes = 0;
+  for (const pid_t one : family(pid)) kibibytes += number_after(fmt::format("/proc/{}/status", one), "VmHWM:", 0);
+  return kibibytes * 1024;
+}
 
 double process_cpu_seconds(pid_t pid) {
-  clockid_t clock;
-  timespec time{};
-  if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  double seconds = 0;
+  for (const pid_t one : family(pid)) {
+    clockid_t clock;
+    timespec time{};
+    if (clock_getcpuclockid(one, &clock) == 0 && clock_gettime(clock, &time) == 0)
+      seconds += static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+  return seconds;
 }
 
 size_t available_memory_bytes() {

@@ -2,6 +2,7 @@
 #include "d5/runner/runner.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "d5/measure/clock.hpp"
 #include "d5/measure/comparison.hpp"
@@ -44,17 +45,14 @@ class Timekeeper {
 
 std::vector<std::vector<Json>> group_cases(const std::vector<Json>& cases) {
   std::vector<std::vector<Json>> groups;
-  std::vector<Json> shared;  // what the cases of each group have in common
+  std::map<std::string, size_t> known;  // what the cases of a group have in common, as text
   for (const Json& fields : cases) {
     Json rest = fields;
     for (const std::string& field : bench_of(fields).compared_fields()) rest.erase(field);
-    const auto found = std::ranges::find(shared, rest);
-    if (found == shared.end()) {
-      shared.push_back(std::move(rest));
-      groups.push_back({fields});
-    } else {
-      groups[static_cast<size_t>(found - shared.begin())].push_back(fields);
-    }
+    const auto [place, is_new] =
+        known.emplace(rest.dump(-1, ' ', false, Json::error_handler_t::replace), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[place->second].push_back(fields);
   }
   return groups;
 }

@@ -29,12 +29,15 @@ struct RunOptions {
   ChildLimits limits;
   std::string program;  // the d5 executable for children; empty: /proc/self/exe
   bool pin = true;
+  std::vector<std::string> metrics;  // beyond the usual ones: see 'd5 list metrics'
+  std::string folder;                // where metrics may leave files
 };
-// Of a recipe: launches, rounds, slice, width, stopping, max_time, max_samples, seed, alpha, margin. UsageError on
-// unknown keys.
+// Of a recipe: launches, rounds, slice, width, stopping, max_time, max_samples, seed, alpha, margin, metric.
+// UsageError on unknown keys.
 RunOptions run_options_from(const Json& measure);
-Json to_json(const RunOptions&);  // the same keys
-void check(const RunOptions&);    // UsageError names the first value that makes no sense
+Json to_json(const RunOptions&);                                // the same keys
+std::vector<std::string> split_names(const std::string& text);  // "a,b"
+void check(const RunOptions&);                                  // UsageError names the first value that makes no sense
 
 // What the console may show while a run goes on. Called from the runner's thread only.
 struct Progress {

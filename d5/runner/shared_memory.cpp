@@ -9,11 +9,27 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace d5 {
 namespace {
 
 constexpr size_t block_bytes = size_t{1} << 30;  // one call moves less than 2 GiB
+constexpr size_t alignment = 64;                 // of each tensor in a file of several
+
+// By write and not through a mapping: a full memory file system is then an error and not a SIGBUS.
+void write_all(int file, const std::string& path, const void* data, size_t bytes, size_t at) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t n = pwrite(file, static_cast<const char*>(data) + done, std::min(block_bytes, bytes - done),
+                             static_cast<off_t>(at + done));
+    if (n >= 0)
+      done += static_cast<size_t>(n);
+    else if (errno != EINTR)
+      throw Error("[shared memory] cannot write {} bytes to {}: {}", bytes, path, std::strerror(errno));
+  }
+}
+
+size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 }  // namespace
 
@@ -49,24 +65,40 @@ Tensor SharedFile::read(DType type, Shape shape) const {
   return tensor;
 }
 
-// By write and not through a mapping: a full memory file system is then an error and not a SIGBUS.
+void SharedFile::write(const std::vector<std::pair<std::string, Tensor>>& tensors) const {
+  nlohmann::json rows = nlohmann::json::array();
+  size_t end = 0;
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.dtype() == DType::string) throw Error("[shared memory] {}: strings cannot be sent", name);
+    rows.push_back({{"name", name},
+                    {"dtype", d5::name(tensor.dtype())},
+                    {"shape", tensor.shape().sizes()},
+                    {"offset", end},
+                    {"bytes", tensor.bytes()}});
+    end += aligned(tensor.bytes());
+  }
+  std::string header = nlohmann::json{{"tensors", rows}}.dump();
+  header.resize(aligned(header.size() + 1) - 1, ' ');  // so that the first tensor is aligned, too
+  header += '\n';
+  write_all(descriptor_, path_, header.data(), header.size(), 0);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor host = tensors[i].second.to(host_memory());
+    write_all(descriptor_, path_, host.data(), host.bytes(), header.size() + rows[i]["offset"].get<size_t>());
+  }
+}
+
 void write_shared(const std::string& path, const Tensor& tensor) {
   if (tensor.dtype() == DType::string) throw Error("[shared memory] strings cannot be fetched");
   const Tensor host = tensor.to(host_memory());
   const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
   if (file < 0) throw Error("[shared memory] cannot open {}: {}", path, std::strerror(errno));
-  const auto* from = static_cast<const char*>(host.data());
-  int reason = 0;
-  for (size_t done = 0; done < host.bytes() && reason == 0;) {
-    const ssize_t n = write(file, from + done, std::min(block_bytes, host.bytes() - done));
-    if (n >= 0)
-      done += static_cast<size_t>(n);
-    else if (errno != EINTR)
-      reason = errno;
+  try {
+    write_all(file, path, host.data(), host.bytes(), 0);
+  } catch (...) {
+    close(file);
+    throw;
   }
   close(file);
-  if (reason != 0)
-    throw Error("[shared memory] cannot write {} bytes to {}: {}", host.bytes(), path, std::strerror(reason));
 }
 
 }  // namespace d5

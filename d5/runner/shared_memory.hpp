@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors between processes: a file in memory, named by the parent, filled by the child. Transport only: nobody
-// computes in it.
+// Tensors between processes: a file in memory, named by who asks, filled by one side and read by the other. Transport
+// only: nobody computes in it.
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "d5/core/tensor.hpp"
 
@@ -18,6 +20,8 @@ class SharedFile {
 
   const std::string& path() const { return path_; }
   Tensor read(DType, Shape) const;  // row-major from the first byte; Error where the size is another
+  // Any number of tensors behind one line of JSON that says where each lies (docs/protocol.md).
+  void write(const std::vector<std::pair<std::string, Tensor>>&) const;
 
  private:
   std::string path_;

@@ -14,6 +14,7 @@
 #include "d5/backends/backend.hpp"
 #include "d5/bench/progress.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/core/plugins.hpp"
 #include "d5/measure/disk_footprint.hpp"
 #include "d5/runner/protocol.hpp"
 #include "d5/runner/shared_memory.hpp"
@@ -67,6 +68,8 @@ class Worker {
     sessions_.erase(id);  // first the old one's memory, then the new one's
     const Json fields = request.at("case");
     sessions_[id] = bench_of(fields).open(fields);
+    if (request.contains("metrics"))
+      sessions_[id]->want({request["metrics"].get<std::vector<std::string>>(), request.value("files", "")});
     Json message = to_json(sessions_[id]->prepare(parse_depth(request.value("depth", "measure"))));
     message["say"] = "prepared";
     return message;
@@ -145,6 +148,7 @@ int worker_main() {
     return 2;
   }
   try {
+    for (const std::string& library : plugins_of_environment()) load_plugin(library);
     Worker(descriptor).serve();
   } catch (const std::exception& error) {  // the parent is gone or speaks another language
     std::fprintf(stderr, "%s\n", error.what());

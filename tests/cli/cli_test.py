@@ -201,8 +201,82 @@ class Cli(unittest.TestCase):
     def test_impossible_and_overflowing_shapes_and_memory(self):
         self.assertIn("filter", self.error_record("Conv", "--size", "4x4", "--filter", "9x9").replace("kernel", "filter"))
         self.assertIn("elements", self.error_record("Gemm", "--m", "4000000000", "--n", "4000000000", "--k", "4000000000"))
-        self.assertIn("out of memory", self.error_record("Relu", "--shape", "1000000x1000000"))
         self.assertIn("-3", self.error_record("Gemm", "--m", "-3"))
+
+    def test_what_does_not_fit_the_memory_is_skipped_with_the_figure(self):
+        result = d5("op", "Relu", "--shape", "1000000x1000000", "--mode", "check", "--json", "--quiet", "-o", str(self.folder / "o"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        record = lines(result.stdout)[-1]
+        self.assertEqual(record["status"], "skipped")
+        self.assertRegex(record["reason"], r"needs about \d+\.\d GiB")
+
+    # ---- suites
+    def test_a_suite_is_run_selected_and_summed_up(self):
+        names = [s["name"] for s in lines(d5("list", "suites", "--json").stdout)]
+        self.assertTrue({"deepbench-gemm", "deepbench-conv", "deepbench-rnn", "deepbench-sparse-gemm", "resnet50-layers",
+                         "transformer-layers", "elementwise-sweep", "reduction-sweep"} <= set(names))
+        cases = lines(d5("op", "--suite", "deepbench-gemm", "--set", "training", "--mode", "list", "--json").stdout)
+        self.assertEqual(len(cases), 160)
+        self.assertEqual([cases[0][k] for k in ("m", "n", "k")], [16, 1760, 1760])
+        replaced = d5("op", "Conv", "--suite=resnet50-layers", "--set", "batch1", "--n", "3", "--pass", "forward,backward",
+                      "--mode", "list", "--json")
+        self.assertEqual({c["n"] for c in lines(replaced.stdout)}, {3}, replaced.stderr)
+
+    SUITE = "# Two\noperator,set,m,n,k,shape\nGemm,a,8,8,8,\nRelu,b,,,,4x5\n"
+
+    def test_records_of_a_suite_carry_its_rows(self):
+        suite = self.write("two.csv", self.SUITE)
+        result = d5("op", "--suite", suite, "--backend", "reference", *QUICK, "-o", str(self.folder / "o"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("Suite two, f32 forward, 1 thread", result.stdout)
+        records = lines((self.folder / "o" / "records.jsonl").read_text())
+        self.assertEqual([r["details"].get("suites") for r in records[1:]],
+                         [[{"suite": "two", "set": "a", "line": 3}], [{"suite": "two", "set": "b", "line": 4}]])
+        recipe = self.write("r.toml", 'name = "r"\nlevel = 0\n[[cases]]\nsuite = "two.csv"\nset = "b"\n')
+        self.assertEqual(d5("run", recipe, "--mode", "list").stdout, "d5 op Relu --backend reference --shape 4x5\n")
+
+    def test_bad_rows_are_named_and_the_rest_runs(self):
+        suite = self.write("bad.csv", self.SUITE + "Gemm,a,many,8,8,\nGem,a,8,8,8,\nConv,a,1,,,\nRelu,b\nGemm,a,-3,8,8,\n")
+        result = d5("op", "--suite", suite, "--mode", "check", "--quiet", "--json", "-o", str(self.folder / "o"))
+        self.refused(result, "bad.csv:5:8: [Gemm] m is 'many'", "bad.csv:6:1: ", "did you mean 'Gemm'", "bad.csv:7:8: ", "bad.csv:8:1: 2 cells",
+                     "bad.csv:9:1: ", "-3", status=1)
+        self.assertEqual([r["status"] for r in lines(result.stdout)[1:]], ["passed", "passed"])
+        none = self.write("none.csv", "operator,m\nGemm,many\n")
+        self.refused(d5("op", "--suite", none, "--mode", "list"), "none.csv:2:6", "no row is left")
+        self.refused(d5("op", "--suite", "deepbench-gem"), "did you mean 'deepbench-gemm'")
+        self.refused(d5("op", "--suite", suite, "--set", "c"), "unknown set 'c'")
+        self.refused(d5("op", "--mode", "list"), "--suite")
+        self.refused(d5("op", "Gemm", "--set", "training"), "--suite")
+
+    # ---- metrics
+    def test_metrics_are_chosen_by_name_and_leave_their_files(self):
+        out = self.folder / "o"
+        result = d5("op", "Softmax", "--shape", "8x9", "--backend", "reference", *QUICK, "-o", str(out), "--metric",
+                    "repeatability,difference_map,variance_map,share,energy")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("repeatability", result.stdout)
+        record = lines((out / "records.jsonl").read_text())[-1]
+        self.assertEqual(record["metrics"]["repeatability"]["median"], 0)
+        self.assertEqual(record["metrics"]["difference_map"]["n"], 72)
+        self.assertIn("share", record["metrics"])
+        for name in ["difference_map", "variance_map"]:
+            for file in record["details"]["metrics"][name]["files"]:
+                self.assertIn("<svg", (out / file).read_text())
+        if "energy" not in record["metrics"]:
+            self.assertTrue(any(w.startswith("energy: unavailable: ") for w in record["warnings"]), record["warnings"])
+        self.refused(d5("op", "Softmax", "--metric", "energie"), "energy")
+        self.assertTrue({"time", "energy"} <= {m["name"] for m in lines(d5("list", "metrics", "--json").stdout)})
+
+    def test_support_tells_who_takes_what(self):
+        result = d5("list", "operators", "--support", "--backend", "reference", "--operator", "Gemm,Conv", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        cells = {(r["operator"], r["dtype"], r["pass"]): r for r in lines(result.stdout)}
+        self.assertGreater(cells["Gemm", "f32", "backward"]["passed"], 3)
+        self.assertIn(("Gemm", "i32", "forward"), cells)
+        self.assertNotIn(("Conv", "i32", "forward"), cells)
+        self.assertRegex(d5("list", "operators", "--support", "--backend", "reference", "--operator", "Gemm").stdout, r"Gemm +reference +both")
+        self.refused(d5("list", "operators", "--support", "--operator", "Gem"), "Gemm")
+        self.refused(d5("list", "backends", "--support"), "--support")
 
     def test_nan_inputs_are_followed_not_hidden(self):
         result = d5("op", "Gemm", *SMALL, "--inputs", "nan", "--backend", "reference", "--mode", "check", "--json", "--quiet", "-o",

@@ -1,45 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every backend x operator x case x dtype, forward and gradient, against the oracle. Prints a table: what passed, and
-// for what is unsupported the reason. Anything else is a failure, and so is a backend that supports nothing.
-//   conformance [--device DEVICE] [BACKEND...]        default: every backend that is there, on the cpu
+// Every backend x operator x case x dtype, forward and gradient, against the oracle; prints a table and the reason of
+// everything that is unsupported. Exit status 1 when one case fails.
+//   conformance [--operator A,B] [--device cpu] [--shard 1/2] [--json] [BACKEND...]
+// --shard I/N: the I-th of N equal parts; --json: one object a line instead of the table.
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <map>
+#include <cstdio>
 #include <set>
+#include <sstream>
 
 #include "d5/backends/backend.hpp"
-#include "d5/bench/session.hpp"
+#include "d5/bench/conformance_cases.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/operators/operator.hpp"
 
 namespace d5 {
 namespace {
 
+struct Options {
+  std::vector<std::string> backends, operators;
+  std::string device = "cpu";
+  size_t shard = 1, shards = 1;
+  bool json = false;
+};
+
 struct Tally {
   int passed = 0, unsupported = 0, failed = 0;
   std::set<std::string> reasons;
+  int all() const { return passed + unsupported + failed; }
 };
 
-Json case_of(const std::string& op, const Attributes& values, const std::string& backend, const std::string& device,
-             const char* dtype, const char* pass, const char* layout) {
-  Json fields = to_json(values);
-  fields.update(
-      {{"kind", "op"}, {"operator", op}, {"backend", backend}, {"dtype", dtype}, {"pass", pass}, {"layout", layout}});
-  fields["threads"] = usable_cores();
-  fields["device"] = device;
-  return bench_of(fields).complete(fields);
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream parts(text);
+  for (std::string word; std::getline(parts, word, ',');) words.push_back(word);
+  return words;
 }
 
-// Whether ONNX defines this case at all: Conv of integers and Gemm of integers with alpha = 0.5 have no meaning.
-bool is_defined(const std::string& op, const Attributes& values, const char* dtype) {
-  const OperatorEntry& entry = registered<operators>(op);
-  const OperatorCase one = entry.describe(complete_values(op, entry, values), parse_dtype(dtype));
-  try {
-    entry.make(one.attributes)->infer(one.specs());
-    return true;
-  } catch (const Error&) {
-    return false;
+Options parse(const std::vector<std::string>& arguments) {
+  Options options;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    const auto value = [&] {
+      if (i + 1 == arguments.size()) throw UsageError("[conformance] {} wants a value", word);
+      return arguments[++i];
+    };
+    if (word == "--operator") {
+      options.operators = split(value());
+    } else if (word == "--device") {
+      options.device = value();
+    } else if (word == "--json") {
+      options.json = true;
+    } else if (word == "--shard") {
+      const std::string text = value();
+      if (std::sscanf(text.c_str(), "%zu/%zu", &options.shard, &options.shards) != 2 || options.shard < 1 ||
+          options.shard > options.shards)
+        throw UsageError("[conformance] --shard is '{}'; legal: I/N with 1 <= I <= N", text);
+    } else if (word.starts_with("-")) {
+      fail_unknown("[conformance]", "option", word,
+                   std::vector<std::string>{"--operator", "--device", "--shard", "--json"});
+    } else {
+      options.backends.push_back(word);
+    }
   }
+  for (const std::string& op : options.operators) registered<operators>(op);
+  if (options.operators.empty()) options.operators = registry_names(operators::kind);
+  if (options.backends.empty())
+    for (const BackendStatus& status : backend_statuses())
+      if (status.available) options.backends.push_back(status.name);
+  return options;
 }
 
 void check(const Json& fields, Tally& tally) {
@@ -59,54 +88,66 @@ void check(const Json& fields, Tally& tally) {
     ++tally.passed;  // a gradient that is zero by its meaning, such as that of a case with one element
   } else {
     ++tally.failed;
-    fmt::print("FAILED {}\n       {}: {}\n", bench_of(fields).rerun(fields), outcome.status, outcome.reason);
+    fmt::print(stderr, "FAILED {}\n       {}: {}\n", bench_of(fields).rerun(fields), outcome.status, outcome.reason);
   }
 }
 
-int run(const std::vector<std::string>& backends, const std::string& device) {
-  int failed = 0;
-  for (const std::string& backend : backends) {
-    int passed = 0;
-    fmt::print("{:<10} {:<20} {:<5} {:<8} {:>6} {:>11} {:>6}\n", "backend", "operator", "dtype", "pass", "passed",
+void print(const Options& options, const std::string& backend, const ConformanceCell& cell, const Tally& tally) {
+  if (options.json) {
+    fmt::print("{}\n", Json{{"backend", backend},
+                            {"device", options.device},
+                            {"operator", cell.op},
+                            {"dtype", cell.dtype},
+                            {"pass", cell.pass},
+                            {"passed", tally.passed},
+                            {"unsupported", tally.unsupported},
+                            {"failed", tally.failed},
+                            {"reasons", tally.reasons}}
+                           .dump());
+    return;
+  }
+  fmt::print("{:<10} {:<28} {:<5} {:<8} {:>6} {:>11} {:>6}\n", backend, cell.op, cell.dtype, cell.pass, tally.passed,
+             tally.unsupported, tally.failed);
+  for (const std::string& reason : tally.reasons) fmt::print("{:<10} unsupported: {}\n", "", reason);
+}
+
+int run(const Options& options) {
+  int passed = 0, failed = 0;
+  if (!options.json)
+    fmt::print("{:<10} {:<28} {:<5} {:<8} {:>6} {:>11} {:>6}\n", "backend", "operator", "dtype", "pass", "passed",
                "unsupported", "failed");
-    for (const std::string& op : registry_names(operators::kind))
-      for (const char* dtype : {"f32", "bf16", "f64", "f16", "i32", "bool"})
-        for (const char* pass : {"forward", "backward"}) {
-          if (!is_float(parse_dtype(dtype)) && std::string(pass) == "backward") continue;
-          Tally tally;
-          for (const Attributes& values : registered<operators>(op).cases) {
-            if (!is_defined(op, values, dtype)) continue;
-            for (const char* layout : {"fast", "plain"})
-              check(case_of(op, values, backend, device, dtype, pass, layout), tally);
-          }
-          if (tally.passed + tally.unsupported + tally.failed == 0) continue;
-          fmt::print("{:<10} {:<20} {:<5} {:<8} {:>6} {:>11} {:>6}\n", backend, op, dtype, pass, tally.passed,
-                     tally.unsupported, tally.failed);
-          for (const std::string& reason : tally.reasons) fmt::print("{:<10} unsupported: {}\n", "", reason);
-          passed += tally.passed;
-          failed += tally.failed;
-        }
-    if (passed == 0) {
-      fmt::print("FAILED {}: not one case passed\n", backend);
+  std::vector<std::string> part;  // whole operators: their cells cost about the same
+  for (size_t i = options.shard - 1; i < options.operators.size(); i += options.shards)
+    part.push_back(options.operators[i]);
+  const std::vector<ConformanceCell> cells = conformance_cells(part);
+  for (const std::string& backend : options.backends) {
+    int passed_here = 0;
+    for (const ConformanceCell& cell : cells) {
+      Tally tally;
+      for (const Json& fields : conformance_cases(cell, backend, options.device, {"fast", "plain"}, usable_cores()))
+        check(fields, tally);
+      if (tally.all() == 0) continue;
+      print(options, backend, cell, tally);
+      std::fflush(stdout);
+      passed_here += tally.passed;
+      failed += tally.failed;
+    }
+    if (passed_here == 0) {
+      fmt::print(stderr, "FAILED {}: not one case passed\n", backend);
       ++failed;
     }
+    passed += passed_here;
   }
-  fmt::print("{} failed\n", failed);
+  fmt::print(options.json ? stderr : stdout, "{} passed, {} failed\n", passed, failed);
   return failed ? 1 : 0;
 }
 
 }  // namespace
 }  // namespace d5
 
-int main(int argc, char** argv) {
-  std::vector<std::string> backends(argv + 1, argv + argc);
-  std::string device = "cpu";
-  if (backends.size() >= 2 && backends[0] == "--device") {
-    device = backends[1];
-    backends.erase(backends.begin(), backends.begin() + 2);
-  }
-  if (backends.empty())
-    for (const d5::BackendStatus& status : d5::backend_statuses())
-      if (status.available) backends.push_back(status.name);
-  return d5::run(backends, device);
+int main(int argc, char** argv) try {
+  return d5::run(d5::parse({argv + 1, argv + argc}));
+} catch (const d5::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 2;
 }

@@ -22,10 +22,12 @@ for document in [source / "README.md", *sorted((source / "docs").glob("*.md"))]:
 
 failures = 0
 with tempfile.TemporaryDirectory() as folder:
-    os.symlink(source / "recipes", Path(folder) / "recipes")
+    for name in ["recipes", "examples"]:
+        os.symlink(source / name, Path(folder) / name)
+    environment = {**os.environ, "XDG_CACHE_HOME": folder + "/cache"}
     for document, words in commands:
         short = SHORT if words[0] in ("op", "run") and "--mode" not in words else []
-        result = subprocess.run([d5, *words, *short], cwd=folder, capture_output=True, text=True, timeout=300)
+        result = subprocess.run([d5, *words, *short], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
         good = result.returncode == 0 or (words[0] in GATES and result.returncode == 3)
         print("ok    " if good else "FAILED", document, " ".join(words), flush=True)
         if not good:

@@ -15,23 +15,15 @@ class OnednnBackend final : public Backend {
   std::optional<std::string> why_not(const Graph& graph, const CompileOptions& options) const override {
     if (options.deterministic && !has_deterministic_attribute())
       return "this release of oneDNN does not promise deterministic results";
-    return why_not_kernels(graph, options, finder(options), "onednn");
+    return why_not_kernels(graph, options, kernel_finder("onednn", options), "onednn");
   }
   std::unique_ptr<Executable> compile(const Graph& graph, ParameterSet& parameters,
                                       const CompileOptions& options) override {
-    return compile_kernels(graph, parameters, options, finder(options));
+    return compile_kernels(graph, parameters, options, kernel_finder("onednn", options));
   }
   Facts facts() const override { return library_facts(); }
   void synchronize() override {
     guarded("onednn", [] { stream().wait(); });
-  }
-
- private:
-  static FindKernel finder(const CompileOptions& options) {
-    return [name = options.kernel](const Node& node) {
-      auto kernel = make_kernel("onednn", node.op, name);
-      return kernel ? std::move(kernel) : make_kernel("onednn", node.op, "builtin");
-    };
   }
 };
 

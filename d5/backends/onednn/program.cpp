@@ -2,6 +2,7 @@
 #include "d5/backends/onednn/program.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace d5::onednn {
 namespace {
@@ -129,6 +130,10 @@ void Program::add_copy(Pass pass, const Operand& from, const Operand& to) {
   add(pass, desc, {reads(DNNL_ARG_FROM, from), writes(DNNL_ARG_TO, to)});
 }
 
+void Program::add_zero(Pass pass, const Operand& temporary) {
+  steps_[at(pass)].push_back({{}, "zero", {}, {{0, temporary.role, temporary.index, temporary.wanted}}});
+}
+
 void Program::answer(KernelSetup& setup) const {
   for (const auto& [key, home] : homes_) {
     if (home.is_plain) continue;
@@ -181,7 +186,7 @@ void Program::bind(int binding, const Buffers& buffers) {
     if (bindings.size() <= static_cast<size_t>(binding)) bindings.resize(binding + 1);
     bindings[binding].clear();
     for (const Step& step : steps_[at(pass)]) {
-      BoundStep bound{step.primitive.get(), {}, {}};
+      BoundStep bound{step.primitive.get(true), {}, {}};
       const auto give = [&](int name, const Desc& desc, void* data) {
         bound.memories.emplace_back(desc, engine(), data);
         bound.arguments.push_back({name, bound.memories.back().get()});
@@ -202,6 +207,10 @@ void Program::bind(int binding, const Buffers& buffers) {
 void Program::run(Pass pass, int binding) const {
   static const dnnl_stream_t the_stream = stream().get();
   for (const BoundStep& step : bound_[at(pass)][binding]) {
+    if (!step.primitive) {
+      std::memset(step.memories[0].get_data_handle(), 0, step.memories[0].get_desc().get_size());
+      continue;
+    }
     const dnnl_status_t status = dnnl_primitive_execute(step.primitive, the_stream,
                                                         static_cast<int>(step.arguments.size()), step.arguments.data());
     if (status != dnnl_success) check(status, "onednn: execute");

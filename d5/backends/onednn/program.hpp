@@ -61,6 +61,7 @@ class Program {
     add(pass, dnnl::primitive(desc.get()), desc.impl_info_str(), desc.scratchpad_desc(), arguments);
   }
   void add_copy(Pass, const Operand& from, const Operand& to);
+  void add_zero(Pass, const Operand& temporary);  // all of it, padding too
 
   void answer(KernelSetup&) const;  // the layouts of all tensors
   size_t workspace_bytes() const { return workspace_bytes_; }
@@ -78,13 +79,13 @@ class Program {
     Desc desc;
   };
   struct Step {
-    dnnl::primitive primitive;
+    dnnl::primitive primitive;  // empty: add_zero
     std::string implementation;
     Desc scratchpad;
     std::vector<Piece> pieces;
   };
   struct BoundStep {
-    dnnl_primitive_t primitive;
+    dnnl_primitive_t primitive;  // null: the first memory becomes zero
     std::vector<dnnl::memory> memories;
     std::vector<dnnl_exec_arg_t> arguments;
   };

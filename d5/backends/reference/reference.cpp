@@ -3,6 +3,7 @@
 // are rounded once to their own type. Slow and right; it uses one arithmetic and one layout.
 #include "d5/backends/kernel.hpp"
 #include "d5/core/convert.hpp"
+#include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
 
 namespace d5 {
@@ -19,6 +20,7 @@ class ReferenceKernel final : public Kernel {
 
   void prepare(KernelSetup& setup) override {
     op_ = make_operator(setup.node);
+    name_ = setup.node.op;
     inputs_ = setup.inputs;
     outputs_ = setup.outputs;
     wants_gradient_ = setup.wants_gradient;
@@ -34,13 +36,14 @@ class ReferenceKernel final : public Kernel {
     if (context.inputs.empty()) {
       context.inputs = wide(inputs_);
       context.outputs = wide(outputs_);
-      context.output_gradients = wide(outputs_);
+      context.output_gradients.resize(outputs_.size());
       context.input_gradients = wide(inputs_);
-      for (size_t i = 0; i < outputs_.size(); ++i)
-        if (!buffers.output_gradients[i]) context.output_gradients[i] = {};
       for (size_t i = 0; i < inputs_.size(); ++i)
         if (!wants_gradient_[i]) context.input_gradients[i] = {};
     }
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (buffers.output_gradients[i] && !context.output_gradients[i].present())
+        context.output_gradients[i] = Tensor(compute_dtype(outputs_[i].dtype), outputs_[i].shape);
     bound.inputs = narrow(inputs_, buffers.inputs);
     bound.outputs = narrow(outputs_, buffers.outputs);
     bound.output_gradients = narrow(outputs_, buffers.output_gradients);
@@ -53,6 +56,7 @@ class ReferenceKernel final : public Kernel {
     copy(bound.inputs, context.inputs);
     context.position = *bound.position;
     op_->forward(context);
+    refuse_overrun(context.outputs, "output");
     copy(context.outputs, bound.outputs);
   }
 
@@ -61,10 +65,11 @@ class ReferenceKernel final : public Kernel {
     Context& context = contexts_[bound.slot];
     copy(bound.output_gradients, context.output_gradients);
     op_->backward(context);
+    refuse_overrun(context.input_gradients, "the gradient of input");
     copy(context.input_gradients, bound.input_gradients);
   }
 
-  std::string implementation() const override { return "reference:double"; }
+  std::string implementation() const override { return std::string(oracle_name); }
 
  private:
   struct Binding {
@@ -75,9 +80,17 @@ class ReferenceKernel final : public Kernel {
 
   static std::vector<Tensor> wide(const std::vector<TensorSpec>& specs) {
     std::vector<Tensor> tensors;
-    for (const TensorSpec& spec : specs)
-      tensors.push_back(spec.present ? Tensor(compute_dtype(spec.dtype), spec.shape) : Tensor());
+    for (const TensorSpec& spec : specs) {
+      tensors.push_back(spec.present ? Tensor(compute_dtype(spec.dtype), spec.shape, guarded_memory()) : Tensor());
+      if (spec.present) tensors.back().fill_bytes(0xff);  // what an operator leaves out is seen
+    }
     return tensors;
+  }
+
+  void refuse_overrun(const std::vector<Tensor>& tensors, const char* what) const {
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (const std::string how = overrun(tensors[i]); !how.empty())
+        throw Error("[{}] wrote {} of {} {}", name_, how, what, i);
   }
 
   static std::vector<Tensor> narrow(const std::vector<TensorSpec>& specs, const std::vector<void*>& pointers) {
@@ -98,6 +111,7 @@ class ReferenceKernel final : public Kernel {
   }
 
   std::unique_ptr<Operator> op_;
+  std::string name_;
   std::vector<TensorSpec> inputs_, outputs_;
   std::vector<bool> wants_gradient_;
   std::vector<Context> contexts_;  // by slot
@@ -109,24 +123,16 @@ class ReferenceBackend final : public Backend {
   std::optional<std::string> why_not(const Graph& graph, const CompileOptions& options) const override {
     if (options.math != Math::strict) return "the reference has strict arithmetic only";
     if (options.sparse_gradients) return "the reference has dense gradients only";
-    return why_not_kernels(graph, options, finder(options), "reference");
+    return why_not_kernels(graph, options, kernel_finder("reference", options), "reference");
   }
   std::unique_ptr<Executable> compile(const Graph& graph, ParameterSet& parameters,
                                       const CompileOptions& options) override {
-    return compile_kernels(graph, parameters, options, finder(options));
+    return compile_kernels(graph, parameters, options, kernel_finder("reference", options));
   }
   Facts facts() const override {
     return {{"library", "libd5"},
             {"arithmetic", "double, integers in their own type"},
             {"threads", std::to_string(threads())}};
-  }
-
- private:
-  static FindKernel finder(const CompileOptions& options) {
-    return [name = options.kernel](const Node& node) {
-      auto kernel = make_kernel("reference", node.op, name);
-      return kernel ? std::move(kernel) : make_kernel("reference", node.op, "builtin");
-    };
   }
 };
 

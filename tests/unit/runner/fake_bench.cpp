@@ -120,6 +120,7 @@ class FakeSession final : public Session {
 class FakeBench final : public Bench {
  public:
   Json complete(const Json& fields) const override { return fields; }
+  double memory_bytes(const Json& fields) const override { return fields.value("needs_bytes", 0.0); }
   std::unique_ptr<Session> open(const Json& fields) const override { return std::make_unique<FakeSession>(fields); }
   Record record(const CaseResult& result) const override {
     Record record{.kind = "fake", .fields = result.fields, .status = result.status, .reason = result.reason};

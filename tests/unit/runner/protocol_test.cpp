@@ -6,12 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
-#include "d5/runner/child.hpp"
-
 namespace d5 {
 namespace {
 
@@ -60,32 +54,6 @@ TEST(Messages, WrongOnesAreNamed) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("'seconds'"));
   }
-}
-
-// The worker printed in docs/protocol.md is run as it stands there: the page must be true.
-TEST(Protocol, TheDocumentedPythonWorkerWorks) {
-  const std::filesystem::path page = D5_SOURCE_DIR "/docs/protocol.md";
-  std::ifstream file(page);
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string all = text.str(), fence = "```python\n";
-  const size_t begin = all.find(fence) + fence.size();
-  ASSERT_NE(all.find(fence), std::string::npos);
-  if (access("/usr/bin/python3", X_OK) != 0) GTEST_SKIP() << "no /usr/bin/python3";
-
-  ChildSettings settings;
-  settings.command = {"/usr/bin/python3", "-c", all.substr(begin, all.find("```", begin) - begin)};
-  Child child(settings);
-  EXPECT_EQ(child.hello()["program"], "dot.py");
-  const Json prepared = child.ask({{"do", "prepare"}, {"id", 3}, {"case", {{"n", 100}}}, {"depth", "measure"}});
-  EXPECT_EQ(outcome_from_json(prepared).status, "passed");
-  EXPECT_GT(prepared["details"]["seconds_per_iteration"], 0.0);
-  const SliceResult slice =
-      slice_result_from_json(child.ask({{"do", "run"}, {"id", 3}, {"samples", 4}, {"batch", 2}, {"rewarm", 1}}));
-  EXPECT_EQ(slice.seconds.size(), 4u);
-  EXPECT_EQ(child.fetch("a", 3).values<double>()[8], 1.0);  // 8 mod 7
-  EXPECT_EQ(outcome_from_json(child.ask({{"do", "finish"}, {"id", 3}})).status, "passed");
-  EXPECT_THROW(child.ask({{"do", "run"}, {"id", 9}, {"samples", 1}, {"batch", 1}, {"rewarm", 1}}), Error);
 }
 
 }  // namespace

@@ -52,6 +52,21 @@ TEST(Grouping, IsByAllButTheComparedFields) {
   EXPECT_THROW(group_cases({{{"kind", "fakes"}}}), UsageError);
 }
 
+// 2 GiB where 1 GiB is allowed: no child is started for it, and its neighbour runs.
+TEST(Runner, WhatDoesNotFitIsSkippedWithTheFigure) {
+  for (const Depth depth : {Depth::check, Depth::measure}) {
+    RunOptions options{.depth = depth, .launches = 1};
+    options.limits.memory_bytes = size_t{1} << 30;
+    const auto records = run_all(
+        {with(fake_case("a"), "needs_bytes", 2147483648.0), with(fake_case("b"), "needs_bytes", 1000.0)}, options);
+    ASSERT_EQ(records.size(), 2u);
+    EXPECT_EQ(records[0].status, "skipped");
+    EXPECT_EQ(records[0].reason, "needs about 2.0 GiB of memory; 1.0 GiB are the limit");
+    EXPECT_TRUE(records[0].details["prepared"].empty());
+    EXPECT_EQ(records[1].status, "passed");
+  }
+}
+
 TEST(Runner, NineLaunchesEqualRoundsFreshChildren) {
   const auto records = run_all({fake_case("a"), fake_case("b")});
   ASSERT_EQ(records.size(), 2u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "d5/cli/values.hpp"
+#include "d5/recipe/values.hpp"
 
 #include <charconv>
 

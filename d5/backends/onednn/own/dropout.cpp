@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dropout with the mask of d5/operators/dropout.hpp: which elements stay depends on the seed, the step and the global
+// number of the sample. Forward leaves the mask, a byte for each element, for backward.
+#include "d5/operators/dropout.hpp"
+
+#include <cmath>
+
+#include "d5/backends/onednn/own/own_kernel.hpp"
+#include "d5/backends/onednn/own/parts.hpp"
+
+namespace d5::onednn::own {
+namespace {
+
+class DropoutKernel final : public OwnKernel {
+ protected:
+  std::optional<std::string> cannot(const KernelSetup& setup) const override {
+    if (has(setup, 1) && setup.inputs[1].dtype == DType::f64) return "its ratio must not be f64";
+    return OwnKernel::cannot(setup);
+  }
+
+  void build(const KernelSetup& setup) override {
+    seed_ = setup.node.attributes.integer("seed", 0);
+    type_ = setup.inputs[0].dtype;
+    ratio_type_ = has(setup, 1) ? setup.inputs[1].dtype : DType::f32;
+    const Shape& shape = setup.inputs[0].shape;
+    samples_ = shape.rank() == 0 ? 1 : shape[0];
+    inner_ = shape.rank() == 0 ? 1 : shape.elements(1, shape.rank());
+    gives_mask_ = setup.outputs.size() > 1 && setup.outputs[1].present;
+    parts_ = threads();
+    streamed_ = exceeds_caches(2 * setup.inputs[0].bytes());
+    mask_at_ = need_workspace(setup.training() ? static_cast<size_t>(shape.elements()) : 0);
+    keeps_mask_ = setup.training();
+    part_bytes_ = 4 * tile_bytes;
+    need_scratch(part_bytes_ * static_cast<size_t>(parts_));
+  }
+
+  void run(Pass pass, const Buffers& b) override {
+    const float ratio = b.inputs.size() > 1 && b.inputs[1] ? load_one(ratio_type_, b.inputs[1], 0) : 0.5f;
+    const bool training = b.inputs.size() > 2 && b.inputs[2] && *static_cast<const uint8_t*>(b.inputs[2]);
+    if (!(ratio >= 0 && ratio <= 1)) throw Error("[dropout] ratio is {}; 0 to 1 are legal", ratio);
+    const double keep = training ? 1 - static_cast<double>(ratio) : 1;
+    const float gain = keep > 0 ? static_cast<float>(1 / keep) : 0.0f;
+    const Index tiles = (inner_ + tile_elements - 1) / tile_elements;
+    for_each_part(samples_ * inner_ < (1 << 14) ? 1 : parts_, samples_ * tiles, [&](int part, Index first, Index last) {
+      char* scratch = static_cast<char*>(b.scratch) + part_bytes_ * static_cast<size_t>(part);
+      const DropoutNumbers numbers(seed_, *b.position);
+      for (Index i = first; i < last; ++i) {
+        const Index sample = i / tiles, at = i % tiles * tile_elements, n = std::min(tile_elements, inner_ - at);
+        const Index offset = sample * inner_ + at;
+        float *mask = floats(scratch, 0), *out = floats(scratch, tile_bytes), *buffer = floats(scratch, 2 * tile_bytes);
+        void* narrow = scratch + 3 * tile_bytes;
+        const bool forward = pass == Pass::forward;
+        if (forward)
+          make_mask(numbers, keep, sample, at, n, mask);
+        else
+          loops().from_bool(kept(b) + offset, mask, n);
+        const float* in[2] = {load(type_, forward ? b.inputs[0] : b.output_gradients[0], offset, n, buffer), mask};
+        const float parameters[4] = {gain};
+        masked_.value(in, out, n, parameters);
+        store(type_, forward ? b.outputs[0] : b.input_gradients[0], offset, out, n, streamed_, narrow);
+        if (!forward) continue;
+        if (keeps_mask_) loops().to_bool(mask, kept(b) + offset, n);
+        if (gives_mask_) loops().to_bool(mask, static_cast<uint8_t*>(b.outputs[1]) + offset, n);
+      }
+      if (streamed_) loops().fence();
+    });
+  }
+
+ private:
+  static bool has(const KernelSetup& setup, size_t i) { return i < setup.inputs.size() && setup.inputs[i].present; }
+  uint8_t* kept(const Buffers& b) const { return static_cast<uint8_t*>(b.workspace) + mask_at_; }
+
+  // number >= 1 - keep, where the number has 53 bits.
+  void make_mask(const DropoutNumbers& numbers, double keep, Index sample, Index at, Index n, float* mask) const {
+    if (keep == 1) return loops().fill(mask, 1.0f, n);
+    const auto least = static_cast<uint64_t>(std::ceil((1 - keep) * 0x1p53));
+    loops().philox_mask(mask, numbers.seed(), numbers.stream(sample), static_cast<uint64_t>(at), least, n);
+  }
+
+  int64_t seed_ = 0;
+  DType type_ = DType::f32, ratio_type_ = DType::f32;
+  Index samples_ = 1, inner_ = 1;
+  bool gives_mask_ = false, keeps_mask_ = false, streamed_ = false;
+  int parts_ = 1;
+  size_t mask_at_ = 0, part_bytes_ = 0;
+  const TileFunctions& masked_ = functions("masked");
+};
+
+}  // namespace
+D5_REGISTER_KERNEL(onednn, "Dropout", "builtin", DropoutKernel);
+}  // namespace d5::onednn::own

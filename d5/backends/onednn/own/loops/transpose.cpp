@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transposition of a matrix in blocks of 16 x 16 that stay in registers: in stage d rows i and i + d exchange the
+// elements whose column has bit d.
+#include <utility>
+
+#include "d5/backends/onednn/own/loops/functions.hpp"
+
+namespace d5::onednn::own::D5_ISA {
+namespace {
+
+constexpr int side = 16;
+template <class T>
+using Row [[gnu::vector_size(side * sizeof(T))]] = T;
+
+template <int d, class T, size_t... j>
+D5_INLINE void exchange(Row<T>& a, Row<T>& b, std::index_sequence<j...>) {
+  const Row<T> low = __builtin_shufflevector(a, b, ((j & d) ? side + j - d : j)...);
+  b = __builtin_shufflevector(a, b, ((j & d) ? side + j : j + d)...);
+  a = low;
+}
+template <int d, class T>
+D5_INLINE void stage(Row<T>* rows) {
+  for (int i = 0; i < side; ++i)
+    if (!(i & d)) exchange<d, T>(rows[i], rows[i + d], std::make_index_sequence<side>());
+}
+
+template <class T>
+D5_INLINE void transpose_block(T* to, int64_t to_stride, const T* from, int64_t from_stride) {
+  Row<T> rows[side];
+  for (int i = 0; i < side; ++i) __builtin_memcpy(&rows[i], from + i * from_stride, sizeof rows[i]);
+  stage<8, T>(rows);
+  stage<4, T>(rows);
+  stage<2, T>(rows);
+  stage<1, T>(rows);
+  for (int i = 0; i < side; ++i) __builtin_memcpy(to + i * to_stride, &rows[i], sizeof rows[i]);
+}
+
+template <class T>
+void transpose(T* to, int64_t to_stride, const T* from, int64_t from_stride, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; r += side)
+    for (int64_t c = 0; c < columns; c += side) {
+      if (r + side <= rows && c + side <= columns) {
+        transpose_block(to + r * to_stride + c, to_stride, from + c * from_stride + r, from_stride);
+        continue;
+      }
+      for (int64_t i = r; i < rows && i < r + side; ++i)
+        for (int64_t j = c; j < columns && j < c + side; ++j) to[i * to_stride + j] = from[j * from_stride + i];
+    }
+}
+
+}  // namespace
+
+void transpose_2(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride, int64_t rows,
+                 int64_t columns) {
+  transpose(to, to_stride, from, from_stride, rows, columns);
+}
+void transpose_4(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,
+                 int64_t columns) {
+  transpose(to, to_stride, from, from_stride, rows, columns);
+}
+
+}  // namespace d5::onednn::own::D5_ISA

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What our own kernels share: row-major tensors, buffers bound once, walks prepared once. An operator's file says in
+// build() which walks each pass takes, or overrides run() for a loop of its own. A node whose results are known before
+// the run (the shape of a tensor, and what is made of it) is stored, whatever its operator.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "d5/backends/onednn/own/traversal.hpp"
+
+namespace d5::onednn::own {
+
+class OwnKernel : public Kernel {
+ public:
+  std::optional<std::string> why_not(const KernelSetup&) const final;
+  void prepare(KernelSetup&) final;
+  void bind(int binding, const Buffers&) final;
+  void forward(int binding) final;
+  void backward(int binding) final { run(Pass::backward, bound_[binding]); }
+  std::string implementation() const override { return std::string("own:") + loops().isa; }
+  size_t workspace_bytes() const final { return workspace_bytes_; }
+  size_t scratch_bytes() const final { return scratch_bytes_; }
+
+ protected:
+  // Why this node cannot be computed here. The default: every type must be one of f32, bf16, f16 and bool.
+  virtual std::optional<std::string> cannot(const KernelSetup&) const;
+  virtual void build(const KernelSetup&) = 0;
+  virtual void run(Pass, const Buffers&);
+
+  Traversal& add_walk(Pass, const Shape& space);  // valid until the next one is added
+  void need_scratch(size_t bytes) { scratch_bytes_ = std::max(scratch_bytes_, bytes); }
+  size_t need_workspace(size_t bytes);  // its offset
+
+  // Gradients of inputs that are broadcast to `space`, each a chain of what its walk reads. Whole ones share a walk,
+  // small reduced ones join it, large reduced ones take a walk each.
+  struct Gradient {
+    size_t input;
+    std::function<std::vector<Link>(Traversal&)> chain;
+  };
+  void add_gradients(const KernelSetup&, const Shape& space, const std::vector<Gradient>&);
+
+  static std::optional<std::string> wrong_type(const TensorSpec&);
+
+ private:
+  std::array<std::vector<Traversal>, 2> walks_;  // by pass
+  std::vector<Buffers> bound_;
+  std::vector<std::shared_ptr<const Tensor>> known_;  // of every output that is wanted; empty: they are computed
+  size_t workspace_bytes_ = 0, scratch_bytes_ = 0;
+};
+
+// The function of this name; every name is one of the tables in loops/.
+const TileFunctions& functions(std::string_view op);
+
+}  // namespace d5::onednn::own

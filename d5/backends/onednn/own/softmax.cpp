@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax and LogSoftmax along any axis. Where the axis is the innermost one, lines are contiguous; elsewhere a block
+// of neighbouring columns goes down the axis together, with a running maximum and sum for each. Either way what a block
+// reads stays in the caches for the second pass.
+#include <algorithm>
+#include <cmath>
+
+#include "d5/backends/onednn/own/own_kernel.hpp"
+#include "d5/backends/onednn/own/parts.hpp"
+
+namespace d5::onednn::own {
+namespace {
+
+class SoftmaxKernel final : public OwnKernel {
+ protected:
+  std::optional<std::string> cannot(const KernelSetup& setup) const override {
+    if (setup.inputs[0].shape.rank() == 0) return "a scalar has no axis";
+    return OwnKernel::cannot(setup);
+  }
+
+  void build(const KernelSetup& setup) override {
+    const Shape& shape = setup.inputs[0].shape;
+    const size_t axis = valid_axis(setup.node.attributes.integer("axis", -1), shape.rank(), "[softmax]");
+    logarithm_ = setup.node.op == "LogSoftmax";
+    outer_ = shape.elements(0, axis);
+    size_ = shape[axis];
+    inner_ = shape.elements(axis + 1, shape.rank());
+    x_ = input(setup, 0);
+    y_ = output(setup, 0);
+    dy_ = output_gradient(setup, 0);
+    dx_ = input_gradient(setup, 0);
+    parts_ = threads();
+    streamed_ = exceeds_caches(3 * setup.inputs[0].bytes());
+    // A block of columns holds about 128 KiB.
+    columns_ = std::clamp<Index>((1 << 15) / std::max<Index>(1, size_) / 16 * 16, 16, tile_elements);
+    columns_ = std::min(columns_, std::max<Index>(1, inner_));
+
+    ScratchPlan part;
+    const Index narrow = inner_ == 1 && x_.type != DType::f32 ? size_ : 0;
+    row_at_ = part.take_floats(narrow);
+    other_row_at_ = part.take_floats(narrow);
+    result_at_ = part.take_floats(inner_ == 1 ? size_ : 0);
+    for (size_t& tile : tiles_) tile = part.take_tile();
+    part_bytes_ = part.bytes();
+    need_scratch(part_bytes_ * static_cast<size_t>(parts_));
+  }
+
+  void run(Pass pass, const Buffers& b) override {
+    if (size_ == 0) return;
+    const Index blocks = (inner_ + columns_ - 1) / columns_;
+    for_each_part(parts_, inner_ == 1 ? outer_ : outer_ * blocks, [&](int part, Index first, Index last) {
+      const Part p{*this, b, static_cast<char*>(b.scratch) + part_bytes_ * static_cast<size_t>(part)};
+      for (Index i = first; i < last; ++i) {
+        if (inner_ == 1) {
+          pass == Pass::forward ? p.forward_line(i * size_) : p.backward_line(i * size_);
+        } else {
+          const Index column = i % blocks * columns_, base = i / blocks * size_ * inner_ + column;
+          const Index n = std::min(columns_, inner_ - column);
+          pass == Pass::forward ? p.forward_columns(base, n) : p.backward_columns(base, n);
+        }
+      }
+      if (streamed_) loops().fence();
+    });
+  }
+
+ private:
+  struct Part {
+    const SoftmaxKernel& k;
+    const Buffers& b;
+    char* scratch;
+
+    float* tile(int i) const { return floats(scratch, k.tiles_[i]); }
+    void put(const Operand& to, Index offset, const float* values, Index n) const {
+      for (Index at = 0; at < n; at += tile_elements)
+        store(to.type, to.data(b), offset + at, values + at, std::min(tile_elements, n - at), k.streamed_, tile(4));
+    }
+
+    void forward_line(Index offset) const {
+      const Index n = k.size_;
+      const float* x = load_row(k.x_, b, offset, n, floats(scratch, k.row_at_));
+      float* y = floats(scratch, k.result_at_);
+      const float top = loops().reduce[static_cast<size_t>(Reduce::max)](x, n);
+      const float sum = loops().exponentials(x, top, y, n);
+      if (k.logarithm_)  // x - top first: it may be exact
+        subtract(y, x, top, std::log(sum), n);
+      else
+        loops().scale(y, y, 1.0f / sum, 0.0f, n);
+      put(k.y_, offset, y, n);
+    }
+    static void subtract(float* y, const float* x, float top, float logarithm, Index n) {
+      loops().scale(y, x, 1.0f, -top, n);
+      loops().scale(y, y, 1.0f, -logarithm, n);
+    }
+
+    void backward_line(Index offset) const {
+      const Index n = k.size_;
+      const float* y = load_row(k.y_, b, offset, n, floats(scratch, k.row_at_));
+      const float* dy = load_row(k.dy_, b, offset, n, floats(scratch, k.other_row_at_));
+      float* dx = floats(scratch, k.result_at_);
+      if (k.logarithm_)
+        loops().log_softmax_gradient(dx, y, dy, loops().reduce[0](dy, n), n);
+      else
+        loops().softmax_gradient(dx, y, dy, loops().dot(y, dy, n), n);
+      put(k.dx_, offset, dx, n);
+    }
+
+    void forward_columns(Index base, Index n) const {
+      float *top = tile(0), *sum = tile(1), *y = tile(2);
+      loops().fill(top, -INFINITY, n);
+      loops().fill(sum, 0.0f, n);
+      for (Index i = 0; i < k.size_; ++i)
+        loops().merge_pairs[pair_index(Reduce::log_sum_exp)](
+            top, sum, load(k.x_.type, k.x_.data(b), base + i * k.inner_, n, tile(3)), n);
+      const TileFunctions& last = *(k.logarithm_ ? k.log_functions_ : k.functions_);
+      if (k.logarithm_) {
+        const float* in[1] = {sum};
+        k.log_->value(in, sum, n, k.none_);
+      }
+      for (Index i = 0; i < k.size_; ++i) {
+        const float* in[3] = {load(k.x_.type, k.x_.data(b), base + i * k.inner_, n, tile(3)), top, sum};
+        last.value(in, y, n, k.none_);
+        store(k.y_.type, k.y_.data(b), base + i * k.inner_, y, n, k.streamed_, tile(4));
+      }
+    }
+
+    void backward_columns(Index base, Index n) const {
+      float *sum = tile(0), *term = tile(1), *dx = tile(2);
+      loops().fill(sum, 0.0f, n);
+      const auto line = [&](const Operand& from, Index i, int buffer) {
+        return load(from.type, from.data(b), base + i * k.inner_, n, tile(buffer));
+      };
+      for (Index i = 0; i < k.size_; ++i) {
+        const float* in[2] = {line(k.dy_, i, 3), k.logarithm_ ? nullptr : line(k.y_, i, 5)};
+        if (k.logarithm_) {
+          loops().merge[0](sum, in[0], n);
+        } else {
+          k.product_->value(in, term, n, k.none_);
+          loops().merge[0](sum, term, n);
+        }
+      }
+      const TileFunctions& last = *(k.logarithm_ ? k.log_gradient_ : k.gradient_);
+      for (Index i = 0; i < k.size_; ++i) {
+        const float* in[3] = {line(k.y_, i, 5), line(k.dy_, i, 3), sum};
+        last.value(in, dx, n, k.none_);
+        store(k.dx_.type, k.dx_.data(b), base + i * k.inner_, dx, n, k.streamed_, tile(4));
+      }
+    }
+  };
+
+  bool logarithm_ = false, streamed_ = false;
+  Index outer_ = 1, size_ = 1, inner_ = 1, columns_ = 1;
+  Operand x_, y_, dy_, dx_;
+  int parts_ = 1;
+  size_t part_bytes_ = 0, row_at_ = 0, other_row_at_ = 0, result_at_ = 0, tiles_[6] = {};
+  const TileFunctions *functions_ = &functions("softmax"), *log_functions_ = &functions("log softmax"),
+                      *gradient_ = &functions("gradient of softmax"),
+                      *log_gradient_ = &functions("gradient of log softmax"), *product_ = &functions("product"),
+                      *log_ = &functions("Log");
+  const float none_[4] = {};
+};
+
+}  // namespace
+D5_REGISTER_KERNEL(onednn, "Softmax", "own", SoftmaxKernel);
+D5_REGISTER_KERNEL(onednn, "LogSoftmax", "builtin", SoftmaxKernel);
+}  // namespace d5::onednn::own

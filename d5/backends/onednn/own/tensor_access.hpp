@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose memory a loop works on, and elements of any storable type as tiles of f32.
+#pragma once
+
+#include "d5/backends/kernel.hpp"
+#include "d5/backends/onednn/own/loops.hpp"
+
+namespace d5::onednn::own {
+
+enum class Part { input, output, input_gradient, output_gradient, workspace };  // of the workspace: index in bytes
+
+struct Operand {
+  Part part;
+  size_t index;
+  DType type;
+  Shape shape;
+
+  void* data(const Buffers& b) const {
+    switch (part) {
+      case Part::input: return b.inputs[index];
+      case Part::output: return b.outputs[index];
+      case Part::input_gradient: return b.input_gradients[index];
+      case Part::workspace: return static_cast<char*>(b.workspace) + index;
+      default: return b.output_gradients[index];
+    }
+  }
+};
+inline Operand input(const KernelSetup& s, size_t i) { return {Part::input, i, s.inputs[i].dtype, s.inputs[i].shape}; }
+inline Operand output(const KernelSetup& s, size_t i) {
+  return {Part::output, i, s.outputs[i].dtype, s.outputs[i].shape};
+}
+inline Operand input_gradient(const KernelSetup& s, size_t i) {
+  return {Part::input_gradient, i, s.inputs[i].dtype, s.inputs[i].shape};
+}
+inline Operand output_gradient(const KernelSetup& s, size_t i) {
+  return {Part::output_gradient, i, s.outputs[i].dtype, s.outputs[i].shape};
+}
+
+// Types that load() and store() know.
+bool is_tile_type(DType);
+inline Index tile_type_bytes(DType type) { return type == DType::f32 ? 4 : type == DType::boolean ? 1 : 2; }
+inline const char* element(DType type, const void* base, Index offset) {
+  return static_cast<const char*>(base) + offset * tile_type_bytes(type);
+}
+
+// n elements from `offset` on, in f32: where they lie, or converted into `buffer`.
+const float* load(DType, const void* base, Index offset, Index n, float* buffer);
+float load_one(DType, const void* base, Index offset);
+// n results into memory; `streamed` past the caches. `narrow` is room for a converted tile (n <= tile_elements).
+void store(DType, void* base, Index offset, const float* values, Index n, bool streamed, void* narrow);
+
+// Whether an operation that touches so many bytes should write past the caches.
+bool exceeds_caches(double bytes);
+
+// The distance between tiles: not a multiple of 4096 bytes, where a load would wait for a store to a neighbour.
+inline constexpr size_t tile_bytes = tile_elements * sizeof(float) + 320;
+inline size_t aligned_bytes(size_t bytes) { return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes; }
+
+}  // namespace d5::onednn::own

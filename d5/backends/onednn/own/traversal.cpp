@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/backends/onednn/own/traversal.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "d5/core/parallel.hpp"
+
+namespace d5::onednn::own {
+namespace {
+
+constexpr size_t most_axes = 16, most_sources = 32;
+
+float start_of(Reduce how) {
+  switch (how) {
+    case Reduce::sum: return 0;
+    case Reduce::product:
+    case Reduce::product_zeros: return 1;
+    case Reduce::min:
+    case Reduce::min_ties: return INFINITY;
+    default: return -INFINITY;
+  }
+}
+
+// The results of a reduction on the way; the second number of each only where they are pairs.
+struct Sums {
+  Reduce how;
+  float *first, *second;
+
+  void clear(Index n) const {
+    std::fill_n(first, n, start_of(how));
+    if (second) std::fill_n(second, n, 0.0f);
+  }
+  // Element by element.
+  void add(Index at, const float* x, Index n) const {
+    if (second)
+      loops().merge_pairs[pair_index(how)](first + at, second + at, x, n);
+    else
+      loops().merge[static_cast<size_t>(how)](first + at, x, n);
+  }
+  // All n into one.
+  void add_all(Index at, const float* x, Index n) const {
+    float pair[2];
+    if (second) {
+      loops().reduce_pair[pair_index(how)](x, n, pair);
+      return join(at, pair[0], pair[1]);
+    }
+    pair[0] = loops().reduce[static_cast<size_t>(how)](x, n);
+    loops().merge[static_cast<size_t>(how)](first + at, pair, 1);
+  }
+  void join(Index at, float other, float more) const {
+    float &mine = first[at], &mores = second[at];
+    if (how == Reduce::product_zeros) {
+      mine *= other;
+      mores += more;
+    } else if (how == Reduce::log_sum_exp) {
+      const float now = mine > other || mine != mine ? mine : other;
+      const auto share = [now](float top, float sum) {
+        return sum == 0 ? 0 : top == now ? sum : sum * std::exp(top - now);
+      };
+      mores = share(mine, mores) + share(other, more);
+      mine = now;
+    } else if (other == mine) {
+      mores += more;
+    } else if (other != other || (how == Reduce::max_ties ? other > mine : other < mine)) {
+      mine = other;
+      mores = more;
+    }
+  }
+  // Stores n results; `at` is where they are here, `offset` where they go.
+  void finish(const Finish& f, const Operand& target, const Buffers& b, Index at, Index offset, Index n, bool streamed,
+              void* narrow) const {
+    float* values = first + at;
+    if (f.keep_first) store(DType::f32, f.keep_first->data(b), offset, values, n, false, nullptr);
+    if (f.keep_second) store(DType::f32, f.keep_second->data(b), offset, second + at, n, false, nullptr);
+    const float* in[2] = {values, second ? second + at : nullptr};
+    if (f.function) f.function(in, values, n, f.parameters.data());
+    store(target.type, target.data(b), offset, values, n, streamed, narrow);
+  }
+};
+
+}  // namespace
+
+struct Traversal::Position {
+  const std::vector<Index>& sizes;
+  std::array<Index, most_axes> at{};
+
+  void set_row(Index row) {
+    for (size_t axis = sizes.size() - 1; axis-- > 0; row /= sizes[axis]) at[axis] = row % sizes[axis];
+  }
+  // The axes where `strides` are zero count `reduced`, the others `kept`.
+  void set(Index kept, Index reduced, const std::vector<Index>& strides) {
+    for (size_t axis = sizes.size() - 1; axis-- > 0;) {
+      Index& rest = strides[axis] != 0 ? kept : reduced;
+      at[axis] = rest % sizes[axis];
+      rest /= sizes[axis];
+    }
+  }
+  void next() {
+    for (size_t axis = sizes.size() - 1; axis-- > 0;) {
+      if (++at[axis] < sizes[axis]) return;
+      at[axis] = 0;
+    }
+  }
+  Index offset(const std::vector<Index>& strides) const {
+    Index sum = 0;
+    for (size_t axis = 0; axis + 1 < sizes.size(); ++axis) sum += at[axis] * strides[axis];
+    return sum;
+  }
+};
+
+// What one thread does: it turns sources into tiles and runs chains.
+struct Traversal::Worker {
+  const Traversal& t;
+  const Buffers& buffers;
+  char* scratch;
+  std::array<const float*, most_sources> tiles{};
+  std::array<bool, most_sources> ready{};
+
+  float* buffer(size_t s) const { return reinterpret_cast<float*>(scratch + s * tile_bytes); }
+  float* result() const { return buffer(t.sources_.size()); }
+  void* narrow() const { return buffer(t.sources_.size() + 1); }
+  float* partial(const Target& target) const { return reinterpret_cast<float*>(scratch + target.partial); }
+  Sums sums(const Target& target) const {
+    return {target.how, partial(target), is_pair(target.how) ? partial(target) + target.elements : nullptr};
+  }
+
+  // Asks for what the next unit reads, so that memory is busy while this one computes and stores.
+  void prefetch(Index first, Index n) const {
+    for (const Source& source : t.sources_) {
+      if (!source.flat) continue;
+      const Index bytes = tile_type_bytes(source.operand.type);
+      const char* from = static_cast<const char*>(source.operand.data(buffers)) + first * bytes;
+      for (Index i = 0; i < n * bytes; i += 64) __builtin_prefetch(from + i, 0, 3);
+    }
+  }
+
+  void load_sources(const Position& position, const Unit& u) {
+    for (size_t s = 0; s < t.sources_.size(); ++s)
+      if (!ready[s]) {
+        tiles[s] = load_source(s, position, u);
+        ready[s] = t.sources_[s].fixed;
+      }
+  }
+
+  const float* load_source(size_t s, const Position& position, const Unit& u) const {
+    const Source& source = t.sources_[s];
+    float* to = buffer(s);
+    if (source.is_constant) {
+      loops().fill(to, source.value, tile_elements);
+      return to;
+    }
+    const void* base = source.operand.data(buffers);
+    const Index step = source.strides.back();
+    const auto row = [&](const Position& p, float* place, Index n) {
+      const Index offset = p.offset(source.strides) + u.inner * step;
+      if (step != 0) return load(source.operand.type, base, offset, n, place);
+      loops().fill(place, load_one(source.operand.type, base, offset), n);
+      return static_cast<const float*>(place);
+    };
+    if (u.rows == 1) return row(position, to, u.length);
+    if (source.flat) return row(position, to, u.elements());
+    Position at = position;
+    for (Index r = 0; r < u.rows; ++r, at.next()) {
+      const float* found = row(at, to + r * u.length, u.length);
+      if (found != to + r * u.length) std::memcpy(to + r * u.length, found, sizeof(float) * u.length);
+    }
+    return to;
+  }
+
+  const float* run_chain(const Target& target, float* last, Index n) const {
+    const float* in[most_sources];
+    for (const Link& link : target.chain) {
+      for (size_t k = 0; k < link.sources.size(); ++k)
+        in[k] = link.sources[k] == Link::previous ? result() : tiles[link.sources[k]];
+      float* out = &link == &target.chain.back() ? last : result();
+      link.function(in, out, n, link.parameters.data());
+    }
+    return last;
+  }
+};
+
+size_t Traversal::read(const Operand& operand) {
+  for (size_t s = 0; s < sources_.size(); ++s)
+    if (!sources_[s].is_constant && sources_[s].operand.part == operand.part &&
+        sources_[s].operand.index == operand.index)
+      return s;
+  sources_.push_back({operand, false, 0, broadcast_strides(operand.shape, space_), false, false});
+  return sources_.size() - 1;
+}
+
+size_t Traversal::constant(float value) {
+  sources_.push_back({{}, true, value, std::vector<Index>(space_.rank(), 0), false, true});
+  return sources_.size() - 1;
+}
+
+void Traversal::write(const Operand& target, std::vector<Link> chain) {
+  targets_.push_back({target, std::move(chain), false, Reduce::sum, {}, space_.strides()});
+}
+
+void Traversal::reduce(const Operand& target, std::vector<Link> chain, Reduce how, Finish finish) {
+  targets_.push_back({target, std::move(chain), true, how, std::move(finish), broadcast_strides(target.shape, space_)});
+  targets_.back().elements = target.shape.elements();
+}
+
+// Axes of one element go, neighbours that every tensor walks through in one stride become one.
+void Traversal::collapse() {
+  std::vector<std::vector<Index>*> all;
+  for (Source& s : sources_) all.push_back(&s.strides);
+  for (Target& t : targets_) all.push_back(&t.strides);
+  sizes_ = space_.sizes();
+  for (size_t axis = sizes_.size(); axis-- > 0;) {
+    const bool merges = axis + 1 < sizes_.size() && std::ranges::all_of(all, [&](const auto* strides) {
+                          return (*strides)[axis] == (*strides)[axis + 1] * sizes_[axis + 1];
+                        });
+    if (merges) sizes_[axis + 1] *= sizes_[axis];
+    if (!merges && sizes_[axis] != 1) continue;
+    sizes_.erase(sizes_.begin() + static_cast<std::ptrdiff_t>(axis));
+    for (auto* strides : all) strides->erase(strides->begin() + static_cast<std::ptrdiff_t>(axis));
+  }
+  if (!sizes_.empty()) return;
+  sizes_.push_back(1);
+  for (auto* strides : all) strides->push_back(1);
+}
+
+void Traversal::prepare() {
+  if (sources_.size() > most_sources || space_.rank() > most_axes)
+    throw Error("[onednn] {} sources over {} axes; at most {} over {}", sources_.size(), space_.rank(), most_sources,
+                most_axes);
+  parts_ = threads();
+  double bytes = 0;
+  for (const Source& s : sources_)
+    if (!s.is_constant) bytes += static_cast<double>(s.operand.shape.elements() * tile_type_bytes(s.operand.type));
+  for (const Target& t : targets_)
+    bytes += static_cast<double>(t.operand.shape.elements() * tile_type_bytes(t.operand.type));
+  streamed_ = exceeds_caches(bytes);
+  collapse();
+  const auto flat = Shape(sizes_).strides();
+  for (Source& s : sources_) s.flat = !s.is_constant && s.strides == flat;
+  length_ = sizes_.back();
+  rows_ = 1;
+  for (size_t axis = 0; axis + 1 < sizes_.size(); ++axis) rows_ *= sizes_[axis];
+  rows_per_unit_ = std::max<Index>(1, tile_elements / std::max<Index>(1, length_));
+  pieces_per_row_ = (length_ + tile_elements - 1) / tile_elements;
+
+  gathered_ = targets_.size() == 1 && targets_[0].reduced && targets_[0].elements > most_partials;
+  for (Source& s : sources_) {
+    if (s.is_constant) continue;
+    const bool outer = std::all_of(s.strides.begin(), s.strides.end() - 1, [](Index i) { return i == 0; });
+    s.fixed = !gathered_ && outer && (pieces_per_row_ <= 1 || s.strides.back() == 0);
+  }
+  part_bytes_ = (sources_.size() + 2) * tile_bytes;
+  for (Target& t : targets_) {
+    if (!t.reduced) continue;
+    t.partial = part_bytes_;
+    if (gathered_) t.elements = tile_elements;  // of a unit
+    part_bytes_ += aligned_bytes((is_pair(t.how) ? 2 : 1) * static_cast<size_t>(t.elements) * sizeof(float));
+  }
+}
+
+Index Traversal::units() const {
+  if (length_ == 0 || rows_ == 0) return 0;
+  return pieces_per_row_ > 1 ? rows_ * pieces_per_row_ : (rows_ + rows_per_unit_ - 1) / rows_per_unit_;
+}
+
+Traversal::Unit Traversal::unit(Index number) const {
+  if (pieces_per_row_ > 1) {
+    const Index inner = number % pieces_per_row_ * tile_elements;
+    return {number / pieces_per_row_, 1, inner, std::min(tile_elements, length_ - inner)};
+  }
+  const Index row = number * rows_per_unit_;
+  return {row, std::min(rows_per_unit_, rows_ - row), 0, length_};
+}
+
+void Traversal::run_part(int part, const Buffers& buffers) const {
+  Worker worker{*this, buffers, part_scratch(buffers, part)};
+  for (const Target& t : targets_)
+    if (t.reduced) worker.sums(t).clear(t.elements);
+  const Index count = units(), first = count * part / parts_, last = count * (part + 1) / parts_;
+  Position position{sizes_};
+  for (Index number = first; number < last; ++number) {
+    const Unit u = unit(number);
+    position.set_row(u.row);
+    worker.load_sources(position, u);
+    if (streamed_ && number + 1 < last) worker.prefetch(u.row * length_ + u.inner + u.elements(), u.elements());
+    for (const Target& t : targets_) {
+      if (!t.reduced) {
+        void* base = t.operand.data(buffers);
+        const Index offset = u.row * length_ + u.inner;
+        const bool direct = t.operand.type == DType::f32 && !streamed_;
+        float* last_tile = direct ? static_cast<float*>(base) + offset : worker.result();
+        const float* values = worker.run_chain(t, last_tile, u.elements());
+        if (!direct) store(t.operand.type, base, offset, values, u.elements(), streamed_, worker.narrow());
+        continue;
+      }
+      const float* values = worker.run_chain(t, worker.result(), u.elements());
+      const Sums sums = worker.sums(t);
+      Position at = position;
+      for (Index r = 0; r < u.rows; ++r, at.next()) {
+        const Index offset = at.offset(t.strides);
+        if (t.strides.back() == 0)
+          sums.add_all(offset, values + r * u.length, u.length);
+        else
+          sums.add(offset + u.inner, values + r * u.length, u.length);
+      }
+    }
+  }
+  if (streamed_) loops().fence();
+}
+
+// One reduced target whose partial results would not fit the caches: a unit is a tile of it, which needs no partner.
+void Traversal::run_gathered(int part, const Buffers& buffers) const {
+  const Target& t = targets_[0];
+  Worker worker{*this, buffers, part_scratch(buffers, part)};
+  const Sums sums = worker.sums(t);
+  Index kept = 1, reduced = 1;
+  for (size_t axis = 0; axis + 1 < sizes_.size(); ++axis) (t.strides[axis] != 0 ? kept : reduced) *= sizes_[axis];
+  const bool across = t.strides.back() != 0;  // the innermost axis is kept
+  // Several rows at once where nothing else is combined into theirs.
+  const Index rows = !across && reduced == 1 ? std::min(rows_per_unit_, tile_elements) : 1;
+  const Index pieces = across ? pieces_per_row_ : 1;
+  const Index count = (kept + rows - 1) / rows * pieces;
+  Position position{sizes_};
+  const Index first = count * part / parts_, last = count * (part + 1) / parts_;
+  for (Index number = first; number < last; ++number) {
+    const Index row = number / pieces * rows, inner = number % pieces * tile_elements;
+    const Index taken = std::min(rows, kept - row), width = std::min(tile_elements, length_ - inner);
+    const Index results = across ? width : taken;
+    sums.clear(results);
+    for (Index r = 0; r < reduced; ++r) {
+      position.set(row, r, t.strides);
+      for (Index piece = 0; piece < (across ? 1 : pieces_per_row_); ++piece) {
+        const Index start = across ? inner : piece * tile_elements;
+        const Unit u{row, taken, start, std::min(tile_elements, length_ - start)};
+        worker.load_sources(position, u);
+        const float* values = worker.run_chain(t, worker.result(), u.elements());
+        if (across)
+          sums.add(0, values, u.length);
+        else
+          for (Index k = 0; k < taken; ++k) sums.add_all(k, values + k * u.length, u.length);
+      }
+    }
+    sums.finish(t.finish, t.operand, buffers, 0, across ? row * length_ + inner : row, results, streamed_,
+                worker.narrow());
+  }
+  if (streamed_) loops().fence();
+}
+
+void Traversal::join_partials(const Target& t, const Buffers& buffers) const {
+  const auto body = [&](Index first, Index last) {
+    const Worker own{*this, buffers, part_scratch(buffers, 0)};
+    const Sums total = own.sums(t);
+    for (Index at = first; at < last; at += tile_elements) {
+      const Index n = std::min(tile_elements, last - at);
+      for (int part = 1; part < parts_; ++part) {
+        const Worker other{*this, buffers, part_scratch(buffers, part)};
+        const Sums more = other.sums(t);
+        if (total.second)
+          for (Index i = at; i < at + n; ++i) total.join(i, more.first[i], more.second[i]);
+        else
+          total.add(at, more.first + at, n);
+      }
+      total.finish(t.finish, t.operand, buffers, at, at, n, false, nullptr);
+    }
+  };
+  parallel_for(t.elements, tile_elements, std::ref(body));
+}
+
+void Traversal::run(const Buffers& buffers) const {
+  const auto body = [&](Index first, Index last) {
+    for (Index part = first; part < last; ++part)
+      gathered_ ? run_gathered(static_cast<int>(part), buffers) : run_part(static_cast<int>(part), buffers);
+  };
+  // Little work is done on one thread; the parts are the same ones.
+  const bool small = units() < 4 && !gathered_;
+  parallel_for(parts_, small ? parts_ : 1, std::ref(body));
+  if (gathered_) return;
+  for (const Target& t : targets_)
+    if (t.reduced) join_partials(t, buffers);
+}
+
+}  // namespace d5::onednn::own

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// One walk over a broadcast index space, tile by tile, on all threads. Sources are read once and become tiles of f32;
+// every target is a chain of tile functions of them, stored elementwise or combined over the axes along which the
+// target is broadcast. A step neither allocates nor copies.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "d5/backends/onednn/own/tensor_access.hpp"
+
+namespace d5::onednn::own {
+
+using Parameters4 = std::array<float, 4>;
+
+// One link of a chain: the function of these sources; `previous` is the result of the link before.
+struct Link {
+  static constexpr size_t previous = SIZE_MAX;
+  TileFunction function;
+  std::vector<size_t> sources;
+  Parameters4 parameters{};
+};
+
+// What becomes of a combined result, or of the two of a pair: function(first, second), null for first itself. Both may
+// be kept as they are, too, in f32.
+struct Finish {
+  TileFunction function = nullptr;
+  Parameters4 parameters{};
+  std::optional<Operand> keep_first = {}, keep_second = {};
+};
+
+class Traversal {
+ public:
+  // Partial results of a reduced target up to this size stay in a core's own caches.
+  static constexpr Index most_partials = 1 << 14;
+
+  explicit Traversal(Shape space) : space_(std::move(space)) {}
+
+  // Sources by number. Each is broadcast to the space.
+  size_t read(const Operand&);
+  size_t constant(float value);
+  // target = chain, of the shape of the space (rows, columns and order alike). An empty chain copies source `first`.
+  void write(const Operand& target, std::vector<Link> chain);
+  // target = finish(chain combined over the axes where the target is broadcast).
+  void reduce(const Operand& target, std::vector<Link> chain, Reduce, Finish);
+
+  bool empty() const { return targets_.empty(); }
+  void prepare();  // after the last target; reads threads()
+  size_t scratch_bytes() const { return part_bytes_ * static_cast<size_t>(parts_); }
+  void run(const Buffers&) const;
+
+ private:
+  struct Source {
+    Operand operand;
+    bool is_constant;
+    float value;
+    std::vector<Index> strides;  // by axis of the collapsed space
+    bool flat;                   // element i of the space is element i of the source
+    bool fixed;                  // the same tile for every unit
+  };
+  struct Target {
+    Operand operand;
+    std::vector<Link> chain;
+    bool reduced;
+    Reduce how;
+    Finish finish;
+    std::vector<Index> strides;
+    size_t partial = 0;  // offset of its partial results in a part's scratch
+    Index elements = 0;
+  };
+  struct Unit {  // rows of the innermost axis, or a piece of one
+    Index row, rows, inner, length;
+    Index elements() const { return rows * length; }
+  };
+  struct Position;  // of a row along the outer axes
+  struct Worker;    // one part of the walk
+
+  void collapse();
+  Index units() const;
+  Unit unit(Index number) const;
+  void run_part(int part, const Buffers&) const;
+  void run_gathered(int part, const Buffers&) const;
+  void join_partials(const Target&, const Buffers&) const;
+  char* part_scratch(const Buffers& b, int part) const { return static_cast<char*>(b.scratch) + part_bytes_ * part; }
+
+  Shape space_;
+  std::vector<Source> sources_;
+  std::vector<Target> targets_;
+  std::vector<Index> sizes_;  // collapsed
+  Index rows_ = 1, length_ = 1, rows_per_unit_ = 1, pieces_per_row_ = 1;
+  bool streamed_ = false;
+  bool gathered_ = false;  // one large reduced target: units are tiles of it
+  int parts_ = 1;
+  size_t part_bytes_ = 0;
+};
+
+}  // namespace d5::onednn::own

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/bench/oracle.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "d5/core/guard.hpp"
+#include "d5/core/parallel.hpp"
+
+namespace d5 {
+namespace {
+
+Tensor absolute(const Tensor& tensor) {
+  if (!tensor.present() || tensor.dtype() != DType::f64) return tensor;
+  Tensor result = tensor.clone();
+  for (double& v : result.values<double>()) v = std::abs(v);
+  return result;
+}
+
+void make_absolute(const std::vector<Tensor>& tensors) {
+  for (const Tensor& tensor : tensors) {
+    if (!tensor.present() || tensor.dtype() != DType::f64) continue;
+    const auto values = tensor.values<double>();
+    parallel_for(tensor.elements(), 1 << 16, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) values[static_cast<size_t>(i)] = std::abs(values[static_cast<size_t>(i)]);
+    });
+  }
+}
+
+Context absolute_context(const Context& context) {
+  Context c;
+  for (const Tensor& t : context.inputs) c.inputs.push_back(absolute(t));
+  for (const Tensor& t : context.outputs) c.outputs.push_back(absolute(t));
+  for (const Tensor& t : context.output_gradients) c.output_gradients.push_back(absolute(t));
+  c.saved = context.saved;
+  return c;
+}
+
+double growth(double terms) { return std::min(terms, 6 * std::sqrt(terms)); }
+
+// Extra relative error of every product where the arithmetic itself is allowed to be coarser than the accumulator.
+double math_round_off(Math math, DType dtype) {
+  if (dtype != DType::f32) return 0;
+  switch (math) {
+    case Math::tf32: return 2 * 0x1p-11;
+    case Math::bf16: return 2 * round_off(DType::bf16);
+    default: return 0;
+  }
+}
+// Winograd F(2x2,3x3): the product of the infinity norms of its transforms, (3 * 2 * 1.5)^2, multiplies the bound.
+double math_amplification(Math math) { return math == Math::winograd ? 81 : 1; }
+
+std::vector<Tensor> allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted) {
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const DType type = compute_dtype(specs[i].dtype);
+    tensors.push_back(specs[i].present && wanted[i] ? Tensor(type, specs[i].shape, guarded_memory()) : Tensor());
+    if (tensors.back().present() && type != DType::string) tensors.back().fill_bytes(0xff);
+  }
+  return tensors;
+}
+
+// What the operator's loops made must be what infer() promised, and nothing beside it may have been written.
+void check_made(const std::string& op, const std::vector<TensorSpec>& specs, const std::vector<Tensor>& made,
+                const char* what) {
+  for (size_t i = 0; i < made.size() && i < specs.size(); ++i) {
+    if (!made[i].present()) continue;
+    const TensorSpec promised{compute_dtype(specs[i].dtype), specs[i].shape}, came{made[i].dtype(), made[i].shape()};
+    if (came.dtype != promised.dtype || !(came.shape == promised.shape))
+      throw Error("[{}] made {} {} as {}; infer() promised {}", op, what, i, to_string(came), to_string(promised));
+    if (const std::string how = overrun(made[i]); !how.empty()) throw Error("[{}] wrote {} of {} {}", op, how, what, i);
+  }
+}
+
+std::vector<double> doubles(const Tensor& tensor) {
+  const Tensor wide = tensor.dtype() == DType::f64 ? tensor : tensor.cast(DType::f64);
+  const auto values = wide.values<double>();
+  return {values.begin(), values.end()};
+}
+
+// The elements `at` of result `index`, on all threads.
+std::vector<double> elements_at(const Oracle& o, size_t index, std::span<const Index> at) {
+  std::vector<double> values(at.size());
+  const auto part = static_cast<int64_t>(at.size() + static_cast<size_t>(threads()) - 1) / threads();
+  parallel_for(static_cast<int64_t>(at.size()), std::max<int64_t>(1, part), [&](int64_t first, int64_t last) {
+    const auto begin = static_cast<size_t>(first), count = static_cast<size_t>(last - first);
+    const std::span<double> to(values.data() + begin, count);
+    o.backward() ? o.op.backward_at(o.context, index, at.subspan(begin, count), to)
+                 : o.op.forward_at(o.context, index, at.subspan(begin, count), to);
+  });
+  return values;
+}
+
+bool is_narrow(const Oracle& o, DType type) { return o.options.narrow && is_float(type) && bits(type) < 32; }
+
+Expected expect_nothing_yet(const Oracle& o, size_t index) {
+  const TensorSpec& spec = o.result(index);
+  const bool backward = o.backward();
+  Expected e{.value = (backward ? "x" : "y") + std::to_string(index),
+             .role = backward ? Executable::Role::gradient : Executable::Role::value,
+             .dtype = spec.dtype,
+             .shape = spec.shape,
+             .elements = spec.elements()};
+  e.exact = !is_float(spec.dtype) || (o.op.rounding(o.in, o.options.pass, index).exact &&
+                                      o.options.inputs == InputValues::integers && !is_narrow(o, spec.dtype));
+  return e;
+}
+
+// How far a correct kernel may be from the values of result `index`. `kept`: the scale of what is stored on the way,
+// rounded to the result's type (empty: nothing is).
+void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnitude, std::span<const double> kept,
+                   Expected& e) {
+  const Rounding rounding = o.op.rounding(o.in, o.options.pass, index);
+  const double accumulate = round_off(e.dtype == DType::f64 || is_narrow(o, e.dtype) ? e.dtype : DType::f32);
+  const double stored = rounding.stored_outputs ? round_off(e.dtype) : 0;
+  const double relative =
+      ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, e.dtype) + stored) *
+      math_amplification(o.options.math);
+  // Below the smallest normal number rounding is absolute, not relative.
+  const double tiny = e.dtype == DType::f64 ? 0x1p-1022 : e.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
+  e.tolerance.resize(e.values.size());
+  for (size_t i = 0; i < e.values.size(); ++i) {
+    const double rounded = std::abs(e.values[i]) + (kept.empty() ? 0 : kept[i]);
+    e.tolerance[i] = e.exact ? 0 : relative * std::abs(magnitude[i]) + round_off(e.dtype) * rounded + tiny;
+  }
+}
+
+}  // namespace
+
+std::vector<Index> sample_indices(const Shape& shape, size_t count, const Rng& rng) {
+  std::set<Index> chosen;
+  const Index n = shape.elements();
+  if (static_cast<size_t>(n) <= count) return {};
+  for (size_t axis = 0; axis < shape.rank(); ++axis) {
+    const Index inner = shape.elements(axis + 1, shape.rank());
+    chosen.insert((shape[axis] - 1) * inner);
+    chosen.insert(n - 1 - (shape[axis] - 1) * inner);
+  }
+  chosen.insert(0);
+  chosen.insert(n - 1);
+  for (uint64_t i = 0; chosen.size() < count + 2 * shape.rank() + 2 && i < 4 * count; ++i)
+    chosen.insert(static_cast<Index>(rng.below(i, static_cast<uint64_t>(n))));
+  return {chosen.begin(), chosen.end()};
+}
+
+std::vector<Expected> expect_whole(Oracle& o) {
+  const auto run = [&](Context& c) {
+    c.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
+    o.op.forward(c);
+    check_made(o.name, o.out, c.outputs, "output");
+    if (!o.backward()) return;
+    c.input_gradients = allocate(o.in, o.wanted);
+    o.op.backward(c);
+    check_made(o.name, o.in, c.input_gradients, "the gradient of input");
+  };
+  run(o.context);
+  std::vector<Expected> all;
+  Context of_absolutes;  // sums of products: the scale of errors is the operator applied to absolute values
+  bool have_absolutes = false;
+  for (size_t i = 0; i < o.results(); ++i) {
+    if (!o.is_wanted(i)) continue;
+    const Tensor whole = o.backward() ? o.context.input_gradient(i) : o.context.output(i);
+    Tensor magnitude = o.op.magnitude(o.context, o.options.pass, i);
+    if (!magnitude.present() && is_float(o.result(i).dtype)) {
+      if (!have_absolutes) {
+        of_absolutes = absolute_context(o.context);
+        run(of_absolutes);
+        have_absolutes = true;
+      }
+      magnitude = o.backward() ? of_absolutes.input_gradient(i) : of_absolutes.output(i);
+    } else if (!magnitude.present()) {
+      magnitude = whole;
+    }
+    Expected e = expect_nothing_yet(o, i);
+    e.values = doubles(whole);
+    const Tensor kept = o.op.stored_magnitude(o.context, o.options.pass, i, e.dtype);
+    set_tolerance(o, i, doubles(magnitude), kept.present() ? doubles(kept) : std::vector<double>(), e);
+    all.push_back(std::move(e));
+  }
+  return all;
+}
+
+std::optional<std::vector<Expected>> expect_elements(Oracle& o) {
+  const std::vector<Index> first{0};
+  std::vector<double> value(1);
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < o.results(); ++i) {
+    if (!o.is_wanted(i)) continue;
+    if (!(o.backward() ? o.op.backward_at(o.context, i, first, value) : o.op.forward_at(o.context, i, first, value)))
+      return {};
+    indices.push_back(i);
+  }
+  std::vector<Expected> all;
+  for (const size_t i : indices) {
+    Expected e = expect_nothing_yet(o, i);
+    e.at = sample_indices(e.shape, o.options.sample, Rng(o.options.seed, stream_of("sample") + i));
+    if (e.at.empty())
+      for (Index at = 0; at < e.elements; ++at) e.at.push_back(at);
+    e.values = elements_at(o, i, e.at);
+    all.push_back(std::move(e));
+  }
+  // First all values, then all magnitudes: in between the context becomes its absolute values in place, because these
+  // tensors may be most of the memory.
+  make_absolute(o.context.inputs);
+  make_absolute(o.context.output_gradients);
+  for (size_t k = 0; k < indices.size(); ++k)
+    set_tolerance(o, indices[k], all[k].exact ? all[k].values : elements_at(o, indices[k], all[k].at), {}, all[k]);
+  return all;
+}
+
+}  // namespace d5

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must come out of a case, by the operator's own loops: all of it, single elements, or a few samples of a batch.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "d5/bench/problem.hpp"
+#include "d5/core/rng.hpp"
+
+namespace d5 {
+
+struct Oracle {
+  const std::string& name;
+  const Operator& op;
+  const ProblemOptions& options;
+  std::vector<TensorSpec> in, out;
+  std::vector<bool> wanted;  // gradients of inputs
+  Context context;           // inputs and output gradients
+
+  bool backward() const { return options.pass == Pass::backward; }
+  size_t results() const { return backward() ? in.size() : out.size(); }
+  bool is_wanted(size_t i) const { return !backward() || (in[i].present && wanted[i]); }
+  const TensorSpec& result(size_t i) const { return backward() ? in[i] : out[i]; }
+};
+
+// A seeded sample without the bias of a stride, plus the ends of every axis. Empty: there are no more than `count`.
+std::vector<Index> sample_indices(const Shape&, size_t count, const Rng&);
+
+// Every result as the operator's loops give it. Error where they do not make what infer() promised, or write beside it.
+std::vector<Expected> expect_whole(Oracle&);
+
+// A seeded sample of every result, where the operator can give single elements. Leaves absolute values in the context.
+std::optional<std::vector<Expected>> expect_elements(Oracle&);
+
+// ---- a few samples of a batch
+struct Entries {
+  Operator::Batch axes;
+  std::vector<Index> chosen;  // in order
+
+  Index input_axis(size_t i) const { return axes.inputs.at(i); }
+  Index output_axis(size_t i) const { return axes.outputs.at(i); }
+  Index result_axis(size_t i, Pass pass) const { return pass == Pass::backward ? input_axis(i) : output_axis(i); }
+};
+
+// Which entries of the batch are computed: a few that the loops can afford, at most half of them. Empty: no batch.
+std::optional<Entries> choose_entries(const Oracle&);
+Tensor zero_elsewhere(const Tensor&, Index axis, const std::vector<Index>& chosen);
+
+// The results of those entries alone; the context holds the whole in its own types. What has no such axis (a gradient
+// of weights) comes from them whole, since the output gradients of all others must be zero.
+std::vector<Expected> expect_entries(const Oracle&, const Entries&);
+
+}  // namespace d5

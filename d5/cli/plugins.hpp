@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// --plugin LIBRARY and --source FILE: operators, kernels and all else that can be named, from outside the tree.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace d5 {
+
+void add_plugin_options(CLI::App& command);
+
+// What they name decides which options and names exist, so it is opened before the command line is read: first what
+// D5_PLUGINS lists, then these. UsageError where one does not load or compile.
+void open_plugins(const std::vector<std::string>& arguments);
+
+}  // namespace d5

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/core/plugins.hpp"
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "d5/core/registry.hpp"
+
+namespace d5 {
+namespace {
+
+constexpr const char* variable = "D5_PLUGINS";
+constexpr unsigned opening_seconds = 20;
+
+std::vector<Plugin>& all_plugins() {
+  static std::vector<Plugin> all;
+  return all;
+}
+
+// A constructor may crash or never end; it must not take the program with it.
+void try_to_open(const std::string& library, const std::string& given) {
+  constexpr int ended = 40;  // dlopen returned, with or without success
+  const pid_t pid = fork();
+  if (pid < 0) throw Error("[plugin] cannot fork: {}", std::strerror(errno));
+  if (pid == 0) {
+    signal(SIGALRM, SIG_DFL);
+    alarm(opening_seconds);
+    dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    _exit(ended);
+  }
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == ended) return;
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+    throw UsageError("[plugin] {}: opening it does not end within {} s", given, opening_seconds);
+  if (WIFSIGNALED(status))
+    throw UsageError("[plugin] {} crashes while it is opened: SIG{} ({})", given, sigabbrev_np(WTERMSIG(status)),
+                     sigdescr_np(WTERMSIG(status)));
+  throw UsageError("[plugin] {} ends the process that opens it (status {})", given, WEXITSTATUS(status));
+}
+
+}  // namespace
+
+size_t open_plugin(Plugin plugin) {
+  std::error_code unknown;
+  const auto whole = std::filesystem::canonical(plugin.library, unknown);
+  if (unknown) throw UsageError("[plugin] {} cannot be read: {}", plugin.given, unknown.message());
+  plugin.library = whole.string();
+  if (plugin.library.find(':') != std::string::npos)
+    throw UsageError("[plugin] {}: a ':' separates plugins in {}, so none may stand in a path", plugin.library,
+                     variable);
+  auto& all = all_plugins();
+  if (std::ranges::any_of(all, [&](const Plugin& other) { return other.library == plugin.library; })) return 0;
+  try_to_open(plugin.library, plugin.given);
+  size_t registered = 0;
+  try {
+    registered = load_plugin(plugin.library);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  all.push_back(std::move(plugin));
+  std::string list;
+  for (const Plugin& one : all) list += (list.empty() ? "" : ":") + one.library;
+  setenv(variable, list.c_str(), 1);
+  return registered;
+}
+
+const std::vector<Plugin>& opened_plugins() { return all_plugins(); }
+
+std::vector<std::string> plugins_of_environment() {
+  std::vector<std::string> list;
+  const char* text = std::getenv(variable);
+  std::istringstream parts(text ? text : "");
+  for (std::string part; std::getline(parts, part, ':');)
+    if (!part.empty()) list.push_back(part);
+  return list;
+}
+
+std::string content_hash(std::string_view contents) {
+  __extension__ using Wide = unsigned __int128;
+  const Wide prime = (Wide{1} << 88) | 0x13b;
+  Wide hash = (Wide{0x6c62272e07bb0142} << 64) | 0x62b821756295c58d;
+  for (const char c : contents) hash = (hash ^ static_cast<unsigned char>(c)) * prime;
+  return fmt::format("{:016x}{:016x}", static_cast<uint64_t>(hash >> 64), static_cast<uint64_t>(hash));
+}
+
+std::string file_contents(const std::string& path) {
+  std::error_code unknown;
+  std::ifstream file(path, std::ios::binary);
+  if (!file || !std::filesystem::is_regular_file(path, unknown)) throw UsageError("[plugin] {} cannot be read", path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace d5

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A user's own operators and kernels: --source, --plugin, D5_PLUGINS, and what goes wrong. Usage: custom_test.py D5 SOURCE"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+D5 = sys.argv.pop(1)
+SOURCE = Path(sys.argv.pop(1))
+FAULTS = str(SOURCE / "tests/cli/faults.cpp")
+HEADER = '#include "d5/operators/operator.hpp"\n'
+SHARED = tempfile.TemporaryDirectory()  # what several tests compile is compiled once
+
+
+def d5(*arguments, cache=SHARED.name, timeout=300, **environment):
+    return subprocess.run([D5, *arguments], capture_output=True, text=True, timeout=timeout,
+                          env={**os.environ, "XDG_CACHE_HOME": cache, **environment})
+
+
+class Custom(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+    def refused(self, result, *words):
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def check(self, *arguments, **keywords):
+        """Operator, pass and kernel of each case with its status and reason, and the exit status."""
+        result = d5("op", *arguments, "--shape", "2x4", "--mode", "check", "--json", "--quiet", "-o",
+                    str(self.folder / f"o{time.monotonic_ns()}"), **keywords)
+        records = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertGreater(len(records), 1, result.stdout + result.stderr)
+        found = {}
+        for r in records[1:]:
+            found[r["case"]["operator"], r["case"]["pass"], r["case"]["kernel"]] = (r["status"], r["reason"])
+        return found, result.returncode, records[1:]
+
+    # ---- what goes wrong in an operator or kernel is named, and the rest runs
+    def test_every_fault_is_named_and_the_rest_runs(self):
+        names = "Crashes,Hangs,Overruns,WrongShape,NotWritten,Right,Relu"
+        found, status, _ = self.check(names, "--source", FAULTS, "--time-limit", "4")
+        self.assertEqual(status, 1)
+        expected = {"Crashes": ("error", "SIGSEGV"), "Hangs": ("error", "no answer within 4 s"),
+                    "Overruns": ("error", "[Overruns] wrote byte 1 beyond the end of output 0"),
+                    "WrongShape": ("error", "[WrongShape] made output 0 as f64[3]; infer() promised f64[2x4]"),
+                    "NotWritten": ("failed", "y0[5] is nan although every input is finite"),
+                    "Right": ("mistrusted", "its only implementation is its own oracle"), "Relu": ("passed", "")}
+        for operator, (kind, words) in expected.items():
+            got = found[operator, "forward", "builtin"]
+            self.assertEqual(got[0], kind, (operator, got))
+            self.assertIn(words, got[1], operator)
+
+    def test_gradients_from_outside_are_checked_by_central_differences(self):
+        found, _, _ = self.check("Right,WrongGradient,NoGradient", "--source", FAULTS, "--pass", "backward")
+        self.assertEqual(found["Right", "backward", "builtin"], ("passed", ""))
+        self.assertEqual(found["NoGradient", "backward", "builtin"], ("unsupported", "NoGradient has no gradient"))
+        status, reason = found["WrongGradient", "backward", "builtin"]
+        self.assertEqual(status, "failed")
+        self.assertIn("gradient of x0[3]", reason)
+        self.assertIn("by central differences", reason)
+
+    def test_kernels_are_checked_against_the_oracle(self):
+        found, status, _ = self.check("Right", "--source", FAULTS, "--kernel", "builtin,fast,beyond,nan")
+        self.assertEqual(status, 1)
+        self.assertEqual(found["Right", "forward", "fast"], ("passed", ""))  # a second opinion
+        self.assertEqual(found["Right", "forward", "beyond"], ("failed", "Right (square) wrote byte 1 beyond the end of y0"))
+        self.assertEqual(found["Right", "forward", "nan"][0], "failed")
+        self.assertIn("y0[2] is nan", found["Right", "forward", "nan"][1])
+
+    def test_an_unknown_kernel_is_an_error_with_the_legal_ones(self):
+        found, status, _ = self.check("Right", "--source", FAULTS, "--kernel", "fats,builtin,foreign")
+        self.assertEqual(status, 1)
+        kind, reason = found["Right", "forward", "fats"]
+        self.assertEqual(kind, "error")
+        for word in ["'fats'", "did you mean 'fast'", "builtin, beyond, fast, nan"]:
+            self.assertIn(word, reason)
+        kind, reason = found["Right", "forward", "foreign"]  # another backend has it
+        self.assertEqual(kind, "unsupported")
+        self.assertIn("reference has no kernel 'foreign' for Right", reason)
+
+    # ---- what does not load
+    def test_a_source_that_does_not_compile(self):
+        path = self.write("bad.cpp", HEADER + "int x = missing_name;\n")
+        self.refused(d5("op", "Relu", "--source", path), "[source]", "bad.cpp does not compile", "bad.cpp:2:", "missing_name")
+        self.refused(d5("list", "operators", "--source", self.write("none.cpp", '#include "nowhere.hpp"\n')), "nowhere.hpp")
+        self.refused(d5("op", "Relu", "--source", str(self.folder / "absent.cpp")), "absent.cpp cannot be read")
+        many = self.write("many.cpp", "".join(f"int x{i} = y{i};\n" for i in range(60)))
+        result = d5("op", "Relu", "--source", many)
+        self.refused(result, "lines more")
+        self.assertLess(len(result.stderr.splitlines()), 45)
+        self.refused(d5("op", "Relu", "--source", path, D5_CXX="/no/compiler"), "/no/compiler", "D5_CXX")
+
+    def test_plugins_that_do_not_load(self):
+        self.refused(d5("list", "operators", "--plugin", str(self.folder / "none.so")), "none.so")
+        self.refused(d5("list", "operators", "--plugin", self.write("text.so", "no library")), "text.so", "does not load")
+        self.refused(d5("list", "operators", "--source", FAULTS, D5_CXXFLAGS="-DD5_ABI=abi_0"),
+                     "built for another version of libd5")
+        crash = self.write("crash.cpp", "#include <csignal>\nstatic const int now = raise(SIGSEGV);\n")
+        self.refused(d5("list", "operators", "--source", crash), "crashes while it is opened", "SIGSEGV")
+
+    def test_a_plugin_that_registers_nothing_is_warned_of(self):
+        result = d5("list", "dtypes", "--source", self.write("empty.cpp", "int nothing;\n"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("empty.cpp registers nothing", result.stderr)
+
+    # ---- how it is found again
+    def test_the_cache_knows_contents_and_includes(self):
+        cache = str(self.folder / "cache")
+        operator = (HEADER + '#include "factor.hpp"\nusing namespace d5;\nstruct Own : Operator {\n'
+                    "  std::vector<TensorSpec> infer(std::span<const TensorSpec> in) const override { return {in[0]}; }\n"
+                    "  void forward(Context& c) const override { c.output(0).fill_bytes(factor); }\n};\n"
+                    'D5_REGISTER(operators, "Own", Own);\n')
+        self.write("factor.hpp", "constexpr int factor = 1;\n")
+        path = self.write("own.cpp", operator)
+        both = [subprocess.Popen([D5, "list", "operators", "--source", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 text=True, env={**os.environ, "XDG_CACHE_HOME": cache}) for _ in range(2)]
+        for process in both:  # at once
+            stdout, stderr = process.communicate(timeout=300)
+            self.assertEqual(process.returncode, 0, stderr)
+            self.assertIn("Own ", stdout)
+        libraries = lambda: sorted(p.name for p in (self.folder / "cache/d5/sources").iterdir())
+        self.assertEqual(len(libraries()), 1)
+        self.assertEqual(d5("list", "operators", "--source", path, cache=cache).stderr, "")
+        self.write("factor.hpp", "constexpr int factor = 2;\n")
+        self.assertIn("compiled", d5("list", "operators", "--source", path, cache=cache).stderr)
+        self.assertEqual(len(libraries()), 2)
+
+    def test_records_name_the_source_and_a_changed_one_is_seen(self):
+        text = (SOURCE / "examples/operator/squared_relu.cpp").read_text()
+        path = self.write("mine.cpp", text)
+        out = self.folder / "first"
+        quick = ["--launches", "1", "--rounds", "2", "--slice", "0.001", "--max-time", "0", "--quiet"]
+        result = d5("op", "SquaredRelu", "--shape", "4x4", "--source", path, *quick, "-o", str(out))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        record = json.loads((out / "records.jsonl").read_text().splitlines()[1])
+        self.assertIn(f"--source {path}", record["rerun"])
+        self.assertEqual(record["status"], "mistrusted")
+        self.assertEqual(record["details"]["plugins"][0]["file"], path)
+        again = d5(*record["rerun"].split()[1:], "--mode", "check", "--quiet", "-o", str(self.folder / "again"))
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.refused(d5("run", str(out), *quick), "made with " + path, "SquaredRelu")
+        self.write("mine.cpp", text + "// changed\n")
+        changed = d5("run", str(out), "--source", path, *quick, "-o", str(self.folder / "changed"))
+        self.assertEqual(changed.returncode, 3, changed.stdout + changed.stderr)
+        self.assertIn(f"contents of {path}", changed.stdout)
+
+    def test_plugins_by_option_and_by_variable_reach_children(self):
+        self.check("Right", "--source", FAULTS)
+        library = next(str(p) for p in Path(SHARED.name, "d5/sources").iterdir() if p.name.startswith("faults-"))
+        for found, status, records in [self.check("Right", "--plugin", library), self.check("Right", D5_PLUGINS=library)]:
+            self.assertEqual(found["Right", "forward", "builtin"][0], "mistrusted")
+            self.assertIn("--plugin " + library, records[0]["rerun"])
+        recipe = self.write("r.toml", 'name = "r"\nlevel = 0\n[fixed]\noperator = "Right"\nshape = "2x2"\n')
+        result = d5("run", recipe, "--plugin", library, "--mode", "check", "--quiet", "-o", str(self.folder / "r"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_the_examples(self):
+        operator, kernel = (str(SOURCE / "examples" / name) for name in ["operator/squared_relu.cpp", "kernel/squared_relu_kernel.cpp"])
+        found, status, _ = self.check("SquaredRelu", "--source", operator, "--source", kernel, "--kernel", "builtin,mine", "--pass",
+                                      "forward,backward")
+        self.assertEqual(status, 0)
+        self.assertEqual(found["SquaredRelu", "forward", "builtin"][0], "mistrusted")
+        self.assertEqual(found["SquaredRelu", "forward", "mine"], ("passed", ""))
+        self.assertEqual(found["SquaredRelu", "backward", "builtin"], ("passed", ""))
+        self.assertEqual(found["SquaredRelu", "backward", "mine"][0], "unsupported")
+        listed = d5("list", "operators", "--source", operator).stdout
+        self.assertIn("SquaredRelu", listed)
+        help_text = d5("op", "SquaredRelu", "--source", operator, "--help").stdout
+        self.assertIn("--shape", help_text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
