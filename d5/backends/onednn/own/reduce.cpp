@@ -52,7 +52,10 @@ class ReduceKernel final : public OwnKernel {
     if (op == "L1") before = "Abs";
     if (op == "L2" || op == "SumSquare") before = "square";
     if (op == "L2") finish = {functions("Sqrt").value};
-    if (op == "LogSum") finish = {functions("Log").value};
+    if (op == "LogSum") {
+      finish = {functions("Log").value};
+      if (gradient) finish.keep_first = kept();  // y itself may be stored in fewer bits
+    }
     if (op == "LogSumExp") {
       how = Reduce::log_sum_exp;
       finish = {functions("top and log").value};
@@ -85,7 +88,7 @@ class ReduceKernel final : public OwnKernel {
     else if (op == "SumSquare")
       link = {functions("gradient of square").value, {x(), from}};
     else if (op == "LogSum")
-      link = {functions("gradient of log sum").value, {from, walk.read(y)}};
+      link = {functions("Div").value, {from, walk.read(*finish.keep_first)}};
     else
       link = {functions("gradient of log sum exp").value, {x(), walk.read(y), from}};
     walk.write(input_gradient(setup, 0), {link});

@@ -84,6 +84,7 @@ class SelectionKernel final : public OwnKernel {
   }
 
   void build(const KernelSetup& setup) override {
+    filling_.reset();
     std::vector<TensorSpec> specs = setup.inputs;
     for (size_t i = 1; i < specs.size(); ++i)
       if (is_filling(setup, i)) filling_ = i, specs[i] = TensorSpec::absent();
@@ -124,7 +125,9 @@ class SelectionKernel final : public OwnKernel {
   static constexpr Index copy_tile = 8192;
 
   // Pad's constant is a value, not a choice.
-  static bool is_filling(const KernelSetup& setup, size_t i) { return setup.node.op == "Pad" && i == 2; }
+  static bool is_filling(const KernelSetup& setup, size_t i) {
+    return setup.node.op == "Pad" && i == 2 && setup.inputs[2].present;
+  }
 
   // The innermost axis walks in large steps and another one through neighbours: the two are transposed in blocks.
   void find_transposition(const Sources& from) {
@@ -139,19 +142,19 @@ class SelectionKernel final : public OwnKernel {
     for (size_t axis = from.steps.size() - 1; axis-- > 0;) {
       const auto& steps = from.steps[axis];
       if (stride(steps) == 1 && steps.size() >= 8) {
-        transposed_ = {axis, static_cast<Index>(steps.size()), target, stride(inner)};
+        transposed_ = {static_cast<Index>(steps.size()), target, stride(inner)};
         return;
       }
       target *= static_cast<Index>(steps.size());
     }
   }
 
-  // The place in the source of a row, or none; `skip` counts as 0.
-  Index start_of(Index row, size_t skip = SIZE_MAX) const {
+  // The place in the source of a row, or none.
+  Index start_of(Index row) const {
     Index start = 0;
     for (size_t axis = outer_.size(); axis-- > 0;) {
       const auto size = static_cast<Index>(outer_[axis].size());
-      const Index step = axis == skip ? outer_[axis][0] : outer_[axis][row % size];
+      const Index step = outer_[axis][row % size];
       if (step == Sources::none) return Sources::none;
       start += step;
       row /= size;
@@ -215,7 +218,7 @@ class SelectionKernel final : public OwnKernel {
       for (Index job = first; job < last; ++job) {
         const Index other = job / bands, k = job % bands * band, count = std::min(band, t.count - k);
         const Index row = other / inner_rows * t.count * inner_rows + other % inner_rows;
-        const Index source = start_of(row, t.axis) + runs_[0].source + k, target = (row + k * inner_rows) * length_;
+        const Index source = start_of(row) + runs_[0].source + k, target = (row + k * inner_rows) * length_;
         const auto move = [&]<class T>(auto loop, T) {
           if (forward)
             loop(reinterpret_cast<T*>(to) + target, t.target, reinterpret_cast<const T*>(from) + source, t.stride,
@@ -297,7 +300,6 @@ class SelectionKernel final : public OwnKernel {
 
   static constexpr Index band = 64;  // elements of the transposed axis in one job
   struct Transposition {
-    size_t axis;
     Index count, target, stride;  // elements of that axis, its stride in the result, the stride of the innermost
   };
 

@@ -29,7 +29,6 @@ D5_TILE(gradient_of_variadic_max, 3, a[i] == b[i] ? c[i] : 0.0f)             // 
 D5_TILE(gradient_of_l1, 2, a[i] > 0.0f ? b[i] : a[i] < 0.0f ? -b[i] : 0.0f)  // x, dy
 D5_TILE(gradient_of_l2, 3, b[i] == 0.0f ? 0.0f : c[i] * (a[i] / b[i]))       // x, y, dy
 D5_TILE(gradient_of_square, 2, 2.0f * a[i] * b[i])                           // x, dy
-D5_TILE(gradient_of_log_sum, 2, a[i] * exp_of(-b[i]))                        // dy, y
 D5_TILE(gradient_of_log_sum_exp, 3, c[i] * exp_of(a[i] - b[i]))              // x, y, dy
 D5_TILE(gradient_of_product, 4,                                              // x, dy, product, zeros
         d[i] == 0.0f                   ? b[i] * (c[i] / a[i])
@@ -108,7 +107,6 @@ const TileFunctions reduction_functions[] = {
     {"gradient of l1", 2, gradient_of_l1, {}},
     {"gradient of l2", 3, gradient_of_l2, {}},
     {"gradient of square", 2, gradient_of_square, {}},
-    {"gradient of log sum", 2, gradient_of_log_sum, {}},
     {"gradient of log sum exp", 3, gradient_of_log_sum_exp, {}},
     {"gradient of product", 4, gradient_of_product, {}},
     {"softmax", 3, softmax, {}},
