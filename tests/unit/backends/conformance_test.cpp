@@ -132,10 +132,14 @@ class Conformance : public testing::TestWithParam<Setting> {
 TEST_P(Conformance, FastLayoutsF32) {
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     const auto reasons = run(DType::f32, pass, LayoutChoice::fast, false, InputValues::uniform);
-    if (GetParam().backend == "reference") EXPECT_TRUE(reasons.empty()) << joined(reasons);
+    if (GetParam().backend == "reference") {
+      EXPECT_TRUE(reasons.empty()) << joined(reasons);
+    }
     // What networks are made of has no holes.
     static const std::set<std::string> whole{"Add", "BatchNormalization", "Conv", "Gemm", "MatMul", "Relu", "Softmax"};
-    if (whole.contains(GetParam().op)) EXPECT_TRUE(reasons.empty()) << joined(reasons);
+    if (whole.contains(GetParam().op)) {
+      EXPECT_TRUE(reasons.empty()) << joined(reasons);
+    }
   }
   expect_some();
 }
