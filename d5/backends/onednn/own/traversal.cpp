@@ -127,16 +127,6 @@ struct Traversal::Worker {
     return {target.how, partial(target), is_pair(target.how) ? partial(target) + target.elements : nullptr};
   }
 
-  // Asks for what the next unit reads, so that memory is busy while this one computes and stores.
-  void prefetch(Index first, Index n) const {
-    for (const Source& source : t.sources_) {
-      if (!source.flat) continue;
-      const Index bytes = tile_type_bytes(source.operand.type);
-      const char* from = static_cast<const char*>(source.operand.data(buffers)) + first * bytes;
-      for (Index i = 0; i < n * bytes; i += 64) __builtin_prefetch(from + i, 0, 3);
-    }
-  }
-
   void load_sources(const Position& position, const Unit& u) {
     for (size_t s = 0; s < t.sources_.size(); ++s)
       if (!ready[s]) {
@@ -170,15 +160,31 @@ struct Traversal::Worker {
     return to;
   }
 
-  const float* run_chain(const Target& target, float* last, Index n) const {
+  // The chain on n elements from `first` of the tiles on; the last link writes to `last`.
+  const float* run_chain(const Target& target, float* last, Index first, Index n) const {
     const float* in[most_sources];
     for (const Link& link : target.chain) {
       for (size_t k = 0; k < link.sources.size(); ++k)
-        in[k] = link.sources[k] == Link::previous ? result() : tiles[link.sources[k]];
+        in[k] = link.sources[k] == Link::previous ? result() : tiles[link.sources[k]] + first;
       float* out = &link == &target.chain.back() ? last : result();
       link.function(in, out, n, link.parameters.data());
     }
     return last;
+  }
+
+  void write(const Target& target, Index offset, Index n) const {
+    void* base = target.operand.data(buffers);
+    if (target.operand.type == DType::f32 && !t.streamed_) {
+      run_chain(target, static_cast<float*>(base) + offset, 0, n);
+      return;
+    }
+    // Streaming stores come in short bursts between loads: more of them fill the queue of stores and hold up loads.
+    const Index burst = t.streamed_ ? 128 : n;
+    for (Index first = 0; first < n; first += burst) {
+      const Index count = std::min(burst, n - first);
+      const float* values = run_chain(target, result(), first, count);
+      store(target.operand.type, base, offset + first, values, count, t.streamed_, narrow());
+    }
   }
 };
 
@@ -251,6 +257,8 @@ void Traversal::prepare() {
     const bool outer = std::all_of(s.strides.begin(), s.strides.end() - 1, [](Index i) { return i == 0; });
     s.fixed = !gathered_ && outer && (pieces_per_row_ <= 1 || s.strides.back() == 0);
   }
+  flat_ = std::ranges::all_of(sources_, [](const Source& s) { return s.flat || s.is_constant; }) &&
+          std::ranges::none_of(targets_, [](const Target& t) { return t.reduced; });
   part_bytes_ = (sources_.size() + 2) * tile_bytes;
   for (Target& t : targets_) {
     if (!t.reduced) continue;
@@ -261,6 +269,7 @@ void Traversal::prepare() {
 }
 
 Index Traversal::units() const {
+  if (flat_) return (space_.elements() + tile_elements - 1) / tile_elements;
   if (length_ == 0 || rows_ == 0) return 0;
   return pieces_per_row_ > 1 ? rows_ * pieces_per_row_ : (rows_ + rows_per_unit_ - 1) / rows_per_unit_;
 }
@@ -284,18 +293,12 @@ void Traversal::run_part(int part, const Buffers& buffers) const {
     const Unit u = unit(number);
     position.set_row(u.row);
     worker.load_sources(position, u);
-    if (streamed_ && number + 1 < last) worker.prefetch(u.row * length_ + u.inner + u.elements(), u.elements());
     for (const Target& t : targets_) {
       if (!t.reduced) {
-        void* base = t.operand.data(buffers);
-        const Index offset = u.row * length_ + u.inner;
-        const bool direct = t.operand.type == DType::f32 && !streamed_;
-        float* last_tile = direct ? static_cast<float*>(base) + offset : worker.result();
-        const float* values = worker.run_chain(t, last_tile, u.elements());
-        if (!direct) store(t.operand.type, base, offset, values, u.elements(), streamed_, worker.narrow());
+        worker.write(t, u.row * length_ + u.inner, u.elements());
         continue;
       }
-      const float* values = worker.run_chain(t, worker.result(), u.elements());
+      const float* values = worker.run_chain(t, worker.result(), 0, u.elements());
       const Sums sums = worker.sums(t);
       Position at = position;
       for (Index r = 0; r < u.rows; ++r, at.next()) {
@@ -306,6 +309,25 @@ void Traversal::run_part(int part, const Buffers& buffers) const {
           sums.add(offset + u.inner, values + r * u.length, u.length);
       }
     }
+  }
+  if (streamed_) loops().fence();
+}
+
+// Every tensor is walked through as it lies: nothing is left but chains of tiles.
+void Traversal::run_flat(int part, const Buffers& buffers) const {
+  Worker worker{*this, buffers, part_scratch(buffers, part)};
+  const Index count = units(), first = count * part / parts_, last = count * (part + 1) / parts_;
+  const Index total = space_.elements();
+  std::array<const void*, most_sources> bases{};
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    if (sources_[s].is_constant) worker.tiles[s] = worker.load_source(s, Position{sizes_}, {});
+    if (!sources_[s].is_constant) bases[s] = sources_[s].operand.data(buffers);
+  }
+  for (Index number = first; number < last; ++number) {
+    const Index offset = number * tile_elements, n = std::min(tile_elements, total - offset);
+    for (size_t s = 0; s < sources_.size(); ++s)
+      if (bases[s]) worker.tiles[s] = load(sources_[s].operand.type, bases[s], offset, n, worker.buffer(s));
+    for (const Target& t : targets_) worker.write(t, offset, n);
   }
   if (streamed_) loops().fence();
 }
@@ -335,7 +357,7 @@ void Traversal::run_gathered(int part, const Buffers& buffers) const {
         const Index start = across ? inner : piece * tile_elements;
         const Unit u{row, taken, start, std::min(tile_elements, length_ - start)};
         worker.load_sources(position, u);
-        const float* values = worker.run_chain(t, worker.result(), u.elements());
+        const float* values = worker.run_chain(t, worker.result(), 0, u.elements());
         if (across)
           sums.add(0, values, u.length);
         else
@@ -369,9 +391,9 @@ void Traversal::join_partials(const Target& t, const Buffers& buffers) const {
 }
 
 void Traversal::run(const Buffers& buffers) const {
+  const auto walk = gathered_ ? &Traversal::run_gathered : flat_ ? &Traversal::run_flat : &Traversal::run_part;
   const auto body = [&](Index first, Index last) {
-    for (Index part = first; part < last; ++part)
-      gathered_ ? run_gathered(static_cast<int>(part), buffers) : run_part(static_cast<int>(part), buffers);
+    for (Index part = first; part < last; ++part) (this->*walk)(static_cast<int>(part), buffers);
   };
   // Little work is done on one thread; the parts are the same ones.
   const bool small = units() < 4 && !gathered_;

@@ -79,6 +79,7 @@ class Traversal {
   void collapse();
   Index units() const;
   Unit unit(Index number) const;
+  void run_flat(int part, const Buffers&) const;
   void run_part(int part, const Buffers&) const;
   void run_gathered(int part, const Buffers&) const;
   void join_partials(const Target&, const Buffers&) const;
@@ -90,6 +91,7 @@ class Traversal {
   std::vector<Index> sizes_;  // collapsed
   Index rows_ = 1, length_ = 1, rows_per_unit_ = 1, pieces_per_row_ = 1;
   bool streamed_ = false;
+  bool flat_ = false;      // nothing is broadcast or reduced
   bool gathered_ = false;  // one large reduced target: units are tiles of it
   int parts_ = 1;
   size_t part_bytes_ = 0;
