@@ -128,10 +128,11 @@ class Conformance : public testing::TestWithParam<Setting> {
 TEST_P(Conformance, FastLayoutsReorderedInsideTheStep) {
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     const auto reasons = run(DType::f32, pass, LayoutChoice::fast, true, InputValues::uniform);
-    if (GetParam().backend == "reference") EXPECT_TRUE(reasons.empty()) << joined(reasons);
     // What networks are made of has no holes.
     static const std::set<std::string> whole{"Add", "BatchNormalization", "Conv", "Gemm", "MatMul", "Relu", "Softmax"};
-    if (whole.contains(GetParam().op)) EXPECT_TRUE(reasons.empty()) << joined(reasons);
+    if (GetParam().backend == "reference" || whole.contains(GetParam().op)) {
+      EXPECT_TRUE(reasons.empty()) << joined(reasons);
+    }
     run(DType::bf16, pass, LayoutChoice::fast, true, InputValues::uniform);
   }
   if (ran_ == 0 && GetParam().backend != "reference") GTEST_SKIP() << "no case of it is supported";
