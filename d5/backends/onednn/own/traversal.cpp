@@ -48,7 +48,10 @@ struct Sums {
       return join(at, pair[0], pair[1]);
     }
     pair[0] = loops().reduce[static_cast<size_t>(how)](x, n);
-    loops().merge[static_cast<size_t>(how)](first + at, pair, 1);
+    if (how == Reduce::sum)
+      first[at] += pair[0];
+    else
+      loops().merge[static_cast<size_t>(how)](first + at, pair, 1);
   }
   void join(Index at, float other, float more) const {
     float &mine = first[at], &mores = second[at];
@@ -118,6 +121,7 @@ struct Traversal::Worker {
   char* scratch;
   std::array<const float*, most_sources> tiles{};
   std::array<bool, most_sources> ready{};
+  Index row = -1;  // the last one loaded
 
   float* buffer(size_t s) const { return reinterpret_cast<float*>(scratch + s * tile_bytes); }
   float* result() const { return buffer(t.sources_.size()); }
@@ -128,11 +132,13 @@ struct Traversal::Worker {
   }
 
   void load_sources(const Position& position, const Unit& u) {
-    for (size_t s = 0; s < t.sources_.size(); ++s)
-      if (!ready[s]) {
-        tiles[s] = load_source(s, position, u);
-        ready[s] = t.sources_[s].fixed;
-      }
+    const bool same_row = u.row == row;
+    row = u.row;
+    for (size_t s = 0; s < t.sources_.size(); ++s) {
+      if (ready[s] || (same_row && t.sources_[s].of_row)) continue;
+      tiles[s] = load_source(s, position, u);
+      ready[s] = t.sources_[s].fixed;
+    }
   }
 
   const float* load_source(size_t s, const Position& position, const Unit& u) const {
@@ -160,31 +166,28 @@ struct Traversal::Worker {
     return to;
   }
 
-  // The chain on n elements from `first` of the tiles on; the last link writes to `last`.
-  const float* run_chain(const Target& target, float* last, Index first, Index n) const {
-    const float* in[most_sources];
+  // The chain on n elements; the last link writes to `last`, unless it is the value of a source as it is.
+  const float* run_chain(const Target& target, float* last, Index n) const {
+    const float *in[most_sources], *previous = nullptr;
     for (const Link& link : target.chain) {
+      if (!link.function) {
+        previous = tiles[link.sources[0]];
+        continue;
+      }
       for (size_t k = 0; k < link.sources.size(); ++k)
-        in[k] = link.sources[k] == Link::previous ? result() : tiles[link.sources[k]] + first;
+        in[k] = link.sources[k] == Link::previous ? previous : tiles[link.sources[k]];
       float* out = &link == &target.chain.back() ? last : result();
       link.function(in, out, n, link.parameters.data());
+      previous = out;
     }
-    return last;
+    return previous;
   }
 
   void write(const Target& target, Index offset, Index n) const {
     void* base = target.operand.data(buffers);
-    if (target.operand.type == DType::f32 && !t.streamed_) {
-      run_chain(target, static_cast<float*>(base) + offset, 0, n);
-      return;
-    }
-    // Streaming stores come in short bursts between loads: more of them fill the queue of stores and hold up loads.
-    const Index burst = t.streamed_ ? 128 : n;
-    for (Index first = 0; first < n; first += burst) {
-      const Index count = std::min(burst, n - first);
-      const float* values = run_chain(target, result(), first, count);
-      store(target.operand.type, base, offset + first, values, count, t.streamed_, narrow());
-    }
+    const bool direct = target.operand.type == DType::f32 && !t.streamed_;
+    const float* values = run_chain(target, direct ? static_cast<float*>(base) + offset : result(), n);
+    store(target.operand.type, base, offset, values, n, t.streamed_, narrow());
   }
 };
 
@@ -193,12 +196,12 @@ size_t Traversal::read(const Operand& operand) {
     if (!sources_[s].is_constant && sources_[s].operand.part == operand.part &&
         sources_[s].operand.index == operand.index)
       return s;
-  sources_.push_back({operand, false, 0, broadcast_strides(operand.shape, space_), false, false});
+  sources_.push_back({operand, false, 0, broadcast_strides(operand.shape, space_), false, false, false});
   return sources_.size() - 1;
 }
 
 size_t Traversal::constant(float value) {
-  sources_.push_back({{}, true, value, std::vector<Index>(space_.rank(), 0), false, true});
+  sources_.push_back({{}, true, value, std::vector<Index>(space_.rank(), 0), false, true, false});
   return sources_.size() - 1;
 }
 
@@ -248,14 +251,17 @@ void Traversal::prepare() {
   length_ = sizes_.back();
   rows_ = 1;
   for (size_t axis = 0; axis + 1 < sizes_.size(); ++axis) rows_ *= sizes_[axis];
-  rows_per_unit_ = std::max<Index>(1, tile_elements / std::max<Index>(1, length_));
-  pieces_per_row_ = (length_ + tile_elements - 1) / tile_elements;
+  const bool writes = std::ranges::any_of(targets_, [](const Target& t) { return !t.reduced; });
+  unit_ = streamed_ && writes ? streaming_burst : tile_elements;
+  rows_per_unit_ = std::max<Index>(1, unit_ / std::max<Index>(1, length_));
+  pieces_per_row_ = (length_ + unit_ - 1) / unit_;
 
   gathered_ = targets_.size() == 1 && targets_[0].reduced && targets_[0].elements > most_partials;
   for (Source& s : sources_) {
     if (s.is_constant) continue;
     const bool outer = std::all_of(s.strides.begin(), s.strides.end() - 1, [](Index i) { return i == 0; });
     s.fixed = !gathered_ && outer && (pieces_per_row_ <= 1 || s.strides.back() == 0);
+    s.of_row = !gathered_ && pieces_per_row_ > 1 && s.strides.back() == 0;
   }
   flat_ = std::ranges::all_of(sources_, [](const Source& s) { return s.flat || s.is_constant; }) &&
           std::ranges::none_of(targets_, [](const Target& t) { return t.reduced; });
@@ -269,15 +275,15 @@ void Traversal::prepare() {
 }
 
 Index Traversal::units() const {
-  if (flat_) return (space_.elements() + tile_elements - 1) / tile_elements;
+  if (flat_) return (space_.elements() + unit_ - 1) / unit_;
   if (length_ == 0 || rows_ == 0) return 0;
   return pieces_per_row_ > 1 ? rows_ * pieces_per_row_ : (rows_ + rows_per_unit_ - 1) / rows_per_unit_;
 }
 
 Traversal::Unit Traversal::unit(Index number) const {
   if (pieces_per_row_ > 1) {
-    const Index inner = number % pieces_per_row_ * tile_elements;
-    return {number / pieces_per_row_, 1, inner, std::min(tile_elements, length_ - inner)};
+    const Index inner = number % pieces_per_row_ * unit_;
+    return {number / pieces_per_row_, 1, inner, std::min(unit_, length_ - inner)};
   }
   const Index row = number * rows_per_unit_;
   return {row, std::min(rows_per_unit_, rows_ - row), 0, length_};
@@ -289,24 +295,32 @@ void Traversal::run_part(int part, const Buffers& buffers) const {
     if (t.reduced) worker.sums(t).clear(t.elements);
   const Index count = units(), first = count * part / parts_, last = count * (part + 1) / parts_;
   Position position{sizes_};
+  Index row = -1;
   for (Index number = first; number < last; ++number) {
     const Unit u = unit(number);
-    position.set_row(u.row);
+    if (u.row != row) position.set_row(u.row);
+    row = u.row;
     worker.load_sources(position, u);
     for (const Target& t : targets_) {
       if (!t.reduced) {
         worker.write(t, u.row * length_ + u.inner, u.elements());
         continue;
       }
-      const float* values = worker.run_chain(t, worker.result(), 0, u.elements());
+      const float* values = worker.run_chain(t, worker.result(), u.elements());
       const Sums sums = worker.sums(t);
-      Position at = position;
-      for (Index r = 0; r < u.rows; ++r, at.next()) {
+      const auto add = [&](const Position& at, const float* of_row) {
         const Index offset = at.offset(t.strides);
         if (t.strides.back() == 0)
-          sums.add_all(offset, values + r * u.length, u.length);
+          sums.add_all(offset, of_row, u.length);
         else
-          sums.add(offset + u.inner, values + r * u.length, u.length);
+          sums.add(offset + u.inner, of_row, u.length);
+      };
+      add(position, values);
+      if (u.rows == 1) continue;
+      Position at = position;
+      for (Index r = 1; r < u.rows; ++r) {
+        at.next();
+        add(at, values + r * u.length);
       }
     }
   }
@@ -324,7 +338,7 @@ void Traversal::run_flat(int part, const Buffers& buffers) const {
     if (!sources_[s].is_constant) bases[s] = sources_[s].operand.data(buffers);
   }
   for (Index number = first; number < last; ++number) {
-    const Index offset = number * tile_elements, n = std::min(tile_elements, total - offset);
+    const Index offset = number * unit_, n = std::min(unit_, total - offset);
     for (size_t s = 0; s < sources_.size(); ++s)
       if (bases[s]) worker.tiles[s] = load(sources_[s].operand.type, bases[s], offset, n, worker.buffer(s));
     for (const Target& t : targets_) worker.write(t, offset, n);
@@ -357,7 +371,7 @@ void Traversal::run_gathered(int part, const Buffers& buffers) const {
         const Index start = across ? inner : piece * tile_elements;
         const Unit u{row, taken, start, std::min(tile_elements, length_ - start)};
         worker.load_sources(position, u);
-        const float* values = worker.run_chain(t, worker.result(), 0, u.elements());
+        const float* values = worker.run_chain(t, worker.result(), u.elements());
         if (across)
           sums.add(0, values, u.length);
         else
