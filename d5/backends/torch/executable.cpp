@@ -379,10 +379,8 @@ std::optional<std::string> refusal(const Graph& graph, const CompileOptions& opt
 }  // namespace
 
 std::optional<std::string> why_not_graph(const Graph& graph, const CompileOptions& options, at::Device device) {
-  if (options.kernel != "builtin" && std::ranges::none_of(graph.nodes, [&](const Node& node) {
-        return make_kernel("torch", node.op, options.kernel) != nullptr;
-      }))
-    return fmt::format("no node has a kernel named '{}' in torch", options.kernel);
+  if (options.kernel != "builtin")
+    if (auto reason = why_not_named(graph, options.kernel, "torch")) return reason;
   try {
     const Position position;
     const Plan plan(graph, options, device, &position);
