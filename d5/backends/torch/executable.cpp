@@ -364,6 +364,8 @@ std::optional<std::string> refusal(const Graph& graph, const CompileOptions& opt
   try {
     ParameterSet parameters(DType::f32, memory_of(device));
     TorchExecutable trial(graph, parameters, options, device);
+    for (const GraphInput& input : graph.inputs)
+      if (input.spec.known) trial.write(Executable::Role::value, input.name, *input.spec.known, 0);
     trial.forward({});
     if (options.mode == Mode::training) trial.backward({});
   } catch (const Error& error) {

@@ -156,8 +156,12 @@ TEST_F(Allocations, SeesAnAllocation) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, Allocations,
-                         testing::Values("Gemm", "MatMul", "Conv", "Relu", "Add", "MaxPool", "Softmax",
-                                         "BatchNormalization"),
+                         testing::Values("Gemm", "MatMul", "Conv", "MaxPool", "Softmax", "BatchNormalization",
+                                         // our own
+                                         "Relu", "Add", "Where", "Max", "MeanSquaredError", "ReduceMax", "ReduceSum",
+                                         "LogSoftmax", "LayerNormalization", "GroupNormalization", "Dropout",
+                                         "SoftmaxCrossEntropyLoss", "Transpose", "Slice", "Pad", "Concat", "Split",
+                                         "Tile", "Gather", "ScatterElements", "TopK", "CumSum", "Cast"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -62,7 +62,7 @@ class ClassLossKernel final : public OwnKernel {
     sum_ = kept();
     share_ = kept();
     statistics_.emplace(x);
-    statistics_->reduce(top_, {{functions("first").value, {statistics_->read(input(setup, 0))}}}, Reduce::log_sum_exp,
+    statistics_->reduce(top_, {{nullptr, {statistics_->read(input(setup, 0))}}}, Reduce::log_sum_exp,
                         {.keep_second = sum_});
     add(*statistics_);
     gives_z_ = setup.outputs.size() > 1 && setup.outputs[1].present;
@@ -85,7 +85,7 @@ class ClassLossKernel final : public OwnKernel {
     }
     if (!gives_z_) return;
     z_sum_.emplace(x);
-    z_sum_->reduce(share_, {{functions("first").value, {z_sum_->read(output_gradient(setup, 1))}}}, Reduce::sum, {});
+    z_sum_->reduce(share_, {{nullptr, {z_sum_->read(output_gradient(setup, 1))}}}, Reduce::sum, {});
     add(*z_sum_);
   }
 

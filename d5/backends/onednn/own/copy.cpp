@@ -120,10 +120,10 @@ class CastKernel final : public OwnKernel {
     elements_ = setup.inputs[0].elements();
     if (!is_tile_type(from_) || !is_tile_type(to_)) return;
     Traversal& forward = add_walk(Pass::forward, setup.inputs[0].shape);
-    forward.write(output(setup, 0), {{functions("first").value, {forward.read(input(setup, 0))}}});
+    forward.write(output(setup, 0), {{nullptr, {forward.read(input(setup, 0))}}});
     if (!setup.wants_gradient[0]) return;
     Traversal& backward = add_walk(Pass::backward, setup.inputs[0].shape);
-    backward.write(input_gradient(setup, 0), {{functions("first").value, {backward.read(output_gradient(setup, 0))}}});
+    backward.write(input_gradient(setup, 0), {{nullptr, {backward.read(output_gradient(setup, 0))}}});
   }
 
   void run(Pass pass, const Buffers& b) override {

@@ -94,7 +94,7 @@ class Variadic final : public OwnKernel {
     const Link scaled{functions("linear").value, {Link::previous}, {share}};
 
     Traversal& forward = add_walk(Pass::forward, space);
-    std::vector<Link> chain{{functions("first").value, {forward.read(input(setup, 0))}}};
+    std::vector<Link> chain{{nullptr, {forward.read(input(setup, 0))}}};
     const TileFunction join = functions(extreme ? op : "Add").value;
     for (size_t i = 1; i < setup.inputs.size(); ++i)
       chain.push_back({join, {Link::previous, forward.read(input(setup, i))}});

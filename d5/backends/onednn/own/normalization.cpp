@@ -33,6 +33,7 @@ class NormalizationKernel final : public OwnKernel {
     has_bias_ = setup.inputs.size() > 2 && setup.inputs[2].present;
     if (has_bias_) bias_ = input(setup, 2);
     y_ = output(setup, 0);
+    dy_ = output_gradient(setup, 0);
     outputs_ = setup.outputs;
     wants_ = setup.wants_gradient;
     wants_.resize(3);
@@ -103,18 +104,20 @@ class NormalizationKernel final : public OwnKernel {
     return static_cast<char*>(b.scratch) + parts_at_ + part_bytes_ * static_cast<size_t>(part);
   }
 
-  // f(first element, count, place of its parameters, whether they are one for all) for pieces of a row.
+  // f(first element, count, place of its parameters, whether they are one for all) for pieces of a row of `most`.
   template <class F>
-  void for_each_piece(Index row, const F& f) const {
+  void for_each_piece(Index row, Index most, const F& f) const {
     const Index base = row % g_.cycle * g_.advance;
     if (g_.stretch == 0) {
-      for (Index at = 0; at < g_.length; at += tile_elements) f(at, std::min(tile_elements, g_.length - at), at, false);
+      for (Index at = 0; at < g_.length; at += most) f(at, std::min(most, g_.length - at), at, false);
       return;
     }
     for (Index channel = 0; channel < g_.length / g_.stretch; ++channel)
-      for (Index at = 0; at < g_.stretch; at += tile_elements)
-        f(channel * g_.stretch + at, std::min(tile_elements, g_.stretch - at), base + channel, true);
+      for (Index at = 0; at < g_.stretch; at += most)
+        f(channel * g_.stretch + at, std::min(most, g_.stretch - at), base + channel, true);
   }
+
+  Index burst() const { return streamed_ ? streaming_burst : tile_elements; }
 
   // The parameters of a piece as a tile.
   const float* tile(const Buffers& b, size_t at, Index parameter, bool shared, Index n, float* buffer) const {
@@ -136,11 +139,12 @@ class NormalizationKernel final : public OwnKernel {
         kept[0] = mean;
         kept[1] = rstd;
       }
-      for_each_piece(row, [&](Index at, Index count, Index parameter, bool shared) {
+      for_each_piece(row, burst(), [&](Index at, Index count, Index parameter, bool shared) {
         const float* gain = tile(b, scale_at_, parameter, shared, count, floats(scratch, tiles_[0]));
         const float* bias =
             has_bias_ ? tile(b, bias_at_, parameter, shared, count, floats(scratch, tiles_[1])) : nullptr;
         float* y = floats(scratch, tiles_[2]);
+        if (row + 1 < last) prefetch(x_.type, x_.data(b), (row + 1) * g_.length + at, count);
         loops().normalize(y, x + at, mean, rstd, gain, bias, count);
         store(y_.type, y_.data(b), row * g_.length + at, y, count, streamed_, floats(scratch, tiles_[3]));
       });
@@ -154,18 +158,17 @@ class NormalizationKernel final : public OwnKernel {
 
   void backward_rows(const Buffers& b, int part, Index first, Index last) const {
     char* scratch = part_scratch(b, part);
-    const Operand dy_operand{Part::output_gradient, 0, y_.type, y_.shape};
     float* dscale = wants_[1] ? floats(scratch, dscale_at_) : nullptr;
     float* dbias = wants_[2] ? floats(scratch, dbias_at_) : nullptr;
     if (dscale) std::fill_n(dscale, g_.parameters, 0.0f);
     if (dbias) std::fill_n(dbias, g_.parameters, 0.0f);
     for (Index row = first; row < last; ++row) {
       const float* x = load_row(x_, b, row * g_.length, g_.length, floats(scratch, row_at_));
-      const float* dy = load_row(dy_operand, b, row * g_.length, g_.length, floats(scratch, gradient_at_));
+      const float* dy = load_row(dy_, b, row * g_.length, g_.length, floats(scratch, gradient_at_));
       const float* kept = floats(b.workspace, *statistics_) + 2 * row;
       const float mean = kept[0], rstd = kept[1];
       float totals[2] = {};
-      for_each_piece(row, [&](Index at, Index count, Index parameter, bool shared) {
+      for_each_piece(row, tile_elements, [&](Index at, Index count, Index parameter, bool shared) {
         float sums[2];
         const float* gain = floats(b.scratch, scale_at_) + parameter;
         loops().normalize_sums(x + at, dy + at, mean, rstd, shared ? nullptr : gain,
@@ -180,9 +183,11 @@ class NormalizationKernel final : public OwnKernel {
       if (!wants_[0]) continue;
       const float a = centred_ ? totals[0] / static_cast<float>(g_.length) : 0.0f;
       const float c = totals[1] / static_cast<float>(g_.length);
-      for_each_piece(row, [&](Index at, Index count, Index parameter, bool shared) {
+      for_each_piece(row, burst(), [&](Index at, Index count, Index parameter, bool shared) {
         const float* gain = tile(b, scale_at_, parameter, shared, count, floats(scratch, tiles_[0]));
         float* dx = floats(scratch, tiles_[2]);
+        if (row + 1 < last) prefetch(x_.type, x_.data(b), (row + 1) * g_.length + at, count);
+        if (row + 1 < last) prefetch(y_.type, dy_.data(b), (row + 1) * g_.length + at, count);
         loops().normalize_gradient(dx, x + at, dy + at, mean, rstd, gain, a, c, count);
         store(x_.type, b.input_gradients[0], row * g_.length + at, dx, count, streamed_, floats(scratch, tiles_[3]));
       });
@@ -205,7 +210,7 @@ class NormalizationKernel final : public OwnKernel {
   Geometry g_{};
   float epsilon_ = 0;
   bool centred_ = true, has_bias_ = false, streamed_ = false, keeps_ = false;
-  Operand x_, scale_, bias_, y_;
+  Operand x_, scale_, bias_, y_, dy_;
   std::vector<TensorSpec> outputs_;
   std::vector<bool> wants_;
   int parts_ = 1;

@@ -42,15 +42,15 @@ class ReduceKernel final : public OwnKernel {
     const float share =
         static_cast<float>(static_cast<double>(y.shape.elements()) / static_cast<double>(space.elements()));
 
-    std::string before = "first";
+    TileFunction before = nullptr;
     Reduce how = Reduce::sum;
     Finish finish;
     if (op == "Mean") finish = {functions("linear").value, {share}};
     if (op == "Max") how = gradient ? Reduce::max_ties : Reduce::max;
     if (op == "Min") how = gradient ? Reduce::min_ties : Reduce::min;
     if (op == "Prod") how = gradient ? Reduce::product_zeros : Reduce::product;
-    if (op == "L1") before = "Abs";
-    if (op == "L2" || op == "SumSquare") before = "square";
+    if (op == "L1") before = functions("Abs").value;
+    if (op == "L2" || op == "SumSquare") before = functions("square").value;
     if (op == "L2") finish = {functions("Sqrt").value};
     if (op == "LogSum") {
       finish = {functions("Log").value};
@@ -67,7 +67,7 @@ class ReduceKernel final : public OwnKernel {
     if (is_pair(how) && how != Reduce::log_sum_exp) finish.keep_second = kept();
 
     Traversal& forward = add_walk(Pass::forward, space);
-    forward.reduce(y, {{functions(before).value, {forward.read(input(setup, 0))}}}, how, finish);
+    forward.reduce(y, {{before, {forward.read(input(setup, 0))}}}, how, finish);
     if (!gradient) return;
 
     Traversal& walk = add_walk(Pass::backward, space);

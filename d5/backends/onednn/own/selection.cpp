@@ -343,11 +343,10 @@ class RepeatKernel final : public OwnKernel {
       return operand;
     };
     Traversal& forward = add_walk(Pass::forward, space);
-    forward.write(seen(output(setup, 0), space),
-                  {{functions("first").value, {forward.read(seen(input(setup, 0), from))}}});
+    forward.write(seen(output(setup, 0), space), {{nullptr, {forward.read(seen(input(setup, 0), from))}}});
     if (!setup.wants_gradient[0]) return;
     Traversal& backward = add_walk(Pass::backward, space);
-    const Link link{functions("first").value, {backward.read(seen(output_gradient(setup, 0), space))}};
+    const Link link{nullptr, {backward.read(seen(output_gradient(setup, 0), space))}};
     if (from.elements() == space.elements())
       backward.write(seen(input_gradient(setup, 0), space), {link});
     else

@@ -33,7 +33,7 @@ class SoftmaxKernel final : public OwnKernel {
     streamed_ = exceeds_caches(3 * setup.inputs[0].bytes());
     // A block of columns holds about 128 KiB.
     columns_ = std::clamp<Index>((1 << 15) / std::max<Index>(1, size_) / 16 * 16, 16, tile_elements);
-    columns_ = std::min(columns_, std::max<Index>(1, inner_));
+    columns_ = std::min({columns_, std::max<Index>(1, inner_), streamed_ ? streaming_burst : tile_elements});
 
     ScratchPlan part;
     const Index narrow = inner_ == 1 && x_.type != DType::f32 ? size_ : 0;
@@ -71,8 +71,9 @@ class SoftmaxKernel final : public OwnKernel {
 
     float* tile(int i) const { return floats(scratch, k.tiles_[i]); }
     void put(const Operand& to, Index offset, const float* values, Index n) const {
-      for (Index at = 0; at < n; at += tile_elements)
-        store(to.type, to.data(b), offset + at, values + at, std::min(tile_elements, n - at), k.streamed_, tile(4));
+      const Index most = k.streamed_ ? streaming_burst : tile_elements;
+      for (Index at = 0; at < n; at += most)
+        store(to.type, to.data(b), offset + at, values + at, std::min(most, n - at), k.streamed_, tile(4));
     }
 
     void forward_line(Index offset) const {

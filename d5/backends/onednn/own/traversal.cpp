@@ -48,7 +48,10 @@ struct Sums {
       return join(at, pair[0], pair[1]);
     }
     pair[0] = loops().reduce[static_cast<size_t>(how)](x, n);
-    loops().merge[static_cast<size_t>(how)](first + at, pair, 1);
+    if (how == Reduce::sum)
+      first[at] += pair[0];
+    else
+      loops().merge[static_cast<size_t>(how)](first + at, pair, 1);
   }
   void join(Index at, float other, float more) const {
     float &mine = first[at], &mores = second[at];
@@ -118,6 +121,7 @@ struct Traversal::Worker {
   char* scratch;
   std::array<const float*, most_sources> tiles{};
   std::array<bool, most_sources> ready{};
+  Index row = -1;  // the last one loaded
 
   float* buffer(size_t s) const { return reinterpret_cast<float*>(scratch + s * tile_bytes); }
   float* result() const { return buffer(t.sources_.size()); }
@@ -127,22 +131,14 @@ struct Traversal::Worker {
     return {target.how, partial(target), is_pair(target.how) ? partial(target) + target.elements : nullptr};
   }
 
-  // Asks for what the next unit reads, so that memory is busy while this one computes and stores.
-  void prefetch(Index first, Index n) const {
-    for (const Source& source : t.sources_) {
-      if (!source.flat) continue;
-      const Index bytes = tile_type_bytes(source.operand.type);
-      const char* from = static_cast<const char*>(source.operand.data(buffers)) + first * bytes;
-      for (Index i = 0; i < n * bytes; i += 64) __builtin_prefetch(from + i, 0, 3);
-    }
-  }
-
   void load_sources(const Position& position, const Unit& u) {
-    for (size_t s = 0; s < t.sources_.size(); ++s)
-      if (!ready[s]) {
-        tiles[s] = load_source(s, position, u);
-        ready[s] = t.sources_[s].fixed;
-      }
+    const bool same_row = u.row == row;
+    row = u.row;
+    for (size_t s = 0; s < t.sources_.size(); ++s) {
+      if (ready[s] || (same_row && t.sources_[s].of_row)) continue;
+      tiles[s] = load_source(s, position, u);
+      ready[s] = t.sources_[s].fixed;
+    }
   }
 
   const float* load_source(size_t s, const Position& position, const Unit& u) const {
@@ -170,15 +166,28 @@ struct Traversal::Worker {
     return to;
   }
 
+  // The chain on n elements; the last link writes to `last`, unless it is the value of a source as it is.
   const float* run_chain(const Target& target, float* last, Index n) const {
-    const float* in[most_sources];
+    const float *in[most_sources], *previous = nullptr;
     for (const Link& link : target.chain) {
+      if (!link.function) {
+        previous = tiles[link.sources[0]];
+        continue;
+      }
       for (size_t k = 0; k < link.sources.size(); ++k)
-        in[k] = link.sources[k] == Link::previous ? result() : tiles[link.sources[k]];
+        in[k] = link.sources[k] == Link::previous ? previous : tiles[link.sources[k]];
       float* out = &link == &target.chain.back() ? last : result();
       link.function(in, out, n, link.parameters.data());
+      previous = out;
     }
-    return last;
+    return previous;
+  }
+
+  void write(const Target& target, Index offset, Index n) const {
+    void* base = target.operand.data(buffers);
+    const bool direct = target.operand.type == DType::f32 && !t.streamed_;
+    const float* values = run_chain(target, direct ? static_cast<float*>(base) + offset : result(), n);
+    store(target.operand.type, base, offset, values, n, t.streamed_, narrow());
   }
 };
 
@@ -187,12 +196,12 @@ size_t Traversal::read(const Operand& operand) {
     if (!sources_[s].is_constant && sources_[s].operand.part == operand.part &&
         sources_[s].operand.index == operand.index)
       return s;
-  sources_.push_back({operand, false, 0, broadcast_strides(operand.shape, space_), false, false});
+  sources_.push_back({operand, false, 0, broadcast_strides(operand.shape, space_), false, false, false});
   return sources_.size() - 1;
 }
 
 size_t Traversal::constant(float value) {
-  sources_.push_back({{}, true, value, std::vector<Index>(space_.rank(), 0), false, true});
+  sources_.push_back({{}, true, value, std::vector<Index>(space_.rank(), 0), false, true, false});
   return sources_.size() - 1;
 }
 
@@ -242,15 +251,20 @@ void Traversal::prepare() {
   length_ = sizes_.back();
   rows_ = 1;
   for (size_t axis = 0; axis + 1 < sizes_.size(); ++axis) rows_ *= sizes_[axis];
-  rows_per_unit_ = std::max<Index>(1, tile_elements / std::max<Index>(1, length_));
-  pieces_per_row_ = (length_ + tile_elements - 1) / tile_elements;
+  const bool writes = std::ranges::any_of(targets_, [](const Target& t) { return !t.reduced; });
+  unit_ = streamed_ && writes ? streaming_burst : tile_elements;
+  rows_per_unit_ = std::max<Index>(1, unit_ / std::max<Index>(1, length_));
+  pieces_per_row_ = (length_ + unit_ - 1) / unit_;
 
   gathered_ = targets_.size() == 1 && targets_[0].reduced && targets_[0].elements > most_partials;
   for (Source& s : sources_) {
     if (s.is_constant) continue;
     const bool outer = std::all_of(s.strides.begin(), s.strides.end() - 1, [](Index i) { return i == 0; });
     s.fixed = !gathered_ && outer && (pieces_per_row_ <= 1 || s.strides.back() == 0);
+    s.of_row = !gathered_ && pieces_per_row_ > 1 && s.strides.back() == 0;
   }
+  flat_ = std::ranges::all_of(sources_, [](const Source& s) { return s.flat || s.is_constant; }) &&
+          std::ranges::none_of(targets_, [](const Target& t) { return t.reduced; });
   part_bytes_ = (sources_.size() + 2) * tile_bytes;
   for (Target& t : targets_) {
     if (!t.reduced) continue;
@@ -261,14 +275,15 @@ void Traversal::prepare() {
 }
 
 Index Traversal::units() const {
+  if (flat_) return (space_.elements() + unit_ - 1) / unit_;
   if (length_ == 0 || rows_ == 0) return 0;
   return pieces_per_row_ > 1 ? rows_ * pieces_per_row_ : (rows_ + rows_per_unit_ - 1) / rows_per_unit_;
 }
 
 Traversal::Unit Traversal::unit(Index number) const {
   if (pieces_per_row_ > 1) {
-    const Index inner = number % pieces_per_row_ * tile_elements;
-    return {number / pieces_per_row_, 1, inner, std::min(tile_elements, length_ - inner)};
+    const Index inner = number % pieces_per_row_ * unit_;
+    return {number / pieces_per_row_, 1, inner, std::min(unit_, length_ - inner)};
   }
   const Index row = number * rows_per_unit_;
   return {row, std::min(rows_per_unit_, rows_ - row), 0, length_};
@@ -280,32 +295,53 @@ void Traversal::run_part(int part, const Buffers& buffers) const {
     if (t.reduced) worker.sums(t).clear(t.elements);
   const Index count = units(), first = count * part / parts_, last = count * (part + 1) / parts_;
   Position position{sizes_};
+  Index row = -1;
   for (Index number = first; number < last; ++number) {
     const Unit u = unit(number);
-    position.set_row(u.row);
+    if (u.row != row) position.set_row(u.row);
+    row = u.row;
     worker.load_sources(position, u);
-    if (streamed_ && number + 1 < last) worker.prefetch(u.row * length_ + u.inner + u.elements(), u.elements());
     for (const Target& t : targets_) {
       if (!t.reduced) {
-        void* base = t.operand.data(buffers);
-        const Index offset = u.row * length_ + u.inner;
-        const bool direct = t.operand.type == DType::f32 && !streamed_;
-        float* last_tile = direct ? static_cast<float*>(base) + offset : worker.result();
-        const float* values = worker.run_chain(t, last_tile, u.elements());
-        if (!direct) store(t.operand.type, base, offset, values, u.elements(), streamed_, worker.narrow());
+        worker.write(t, u.row * length_ + u.inner, u.elements());
         continue;
       }
       const float* values = worker.run_chain(t, worker.result(), u.elements());
       const Sums sums = worker.sums(t);
-      Position at = position;
-      for (Index r = 0; r < u.rows; ++r, at.next()) {
+      const auto add = [&](const Position& at, const float* of_row) {
         const Index offset = at.offset(t.strides);
         if (t.strides.back() == 0)
-          sums.add_all(offset, values + r * u.length, u.length);
+          sums.add_all(offset, of_row, u.length);
         else
-          sums.add(offset + u.inner, values + r * u.length, u.length);
+          sums.add(offset + u.inner, of_row, u.length);
+      };
+      add(position, values);
+      if (u.rows == 1) continue;
+      Position at = position;
+      for (Index r = 1; r < u.rows; ++r) {
+        at.next();
+        add(at, values + r * u.length);
       }
     }
+  }
+  if (streamed_) loops().fence();
+}
+
+// Every tensor is walked through as it lies: nothing is left but chains of tiles.
+void Traversal::run_flat(int part, const Buffers& buffers) const {
+  Worker worker{*this, buffers, part_scratch(buffers, part)};
+  const Index count = units(), first = count * part / parts_, last = count * (part + 1) / parts_;
+  const Index total = space_.elements();
+  std::array<const void*, most_sources> bases{};
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    if (sources_[s].is_constant) worker.tiles[s] = worker.load_source(s, Position{sizes_}, {});
+    if (!sources_[s].is_constant) bases[s] = sources_[s].operand.data(buffers);
+  }
+  for (Index number = first; number < last; ++number) {
+    const Index offset = number * unit_, n = std::min(unit_, total - offset);
+    for (size_t s = 0; s < sources_.size(); ++s)
+      if (bases[s]) worker.tiles[s] = load(sources_[s].operand.type, bases[s], offset, n, worker.buffer(s));
+    for (const Target& t : targets_) worker.write(t, offset, n);
   }
   if (streamed_) loops().fence();
 }
@@ -369,9 +405,9 @@ void Traversal::join_partials(const Target& t, const Buffers& buffers) const {
 }
 
 void Traversal::run(const Buffers& buffers) const {
+  const auto walk = gathered_ ? &Traversal::run_gathered : flat_ ? &Traversal::run_flat : &Traversal::run_part;
   const auto body = [&](Index first, Index last) {
-    for (Index part = first; part < last; ++part)
-      gathered_ ? run_gathered(static_cast<int>(part), buffers) : run_part(static_cast<int>(part), buffers);
+    for (Index part = first; part < last; ++part) (this->*walk)(static_cast<int>(part), buffers);
   };
   // Little work is done on one thread; the parts are the same ones.
   const bool small = units() < 4 && !gathered_;

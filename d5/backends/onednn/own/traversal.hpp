@@ -14,7 +14,8 @@ namespace d5::onednn::own {
 
 using Parameters4 = std::array<float, 4>;
 
-// One link of a chain: the function of these sources; `previous` is the result of the link before.
+// One link of a chain: the function of these sources; `previous` is the result of the link before. Without a function
+// it is its source itself.
 struct Link {
   static constexpr size_t previous = SIZE_MAX;
   TileFunction function;
@@ -40,7 +41,7 @@ class Traversal {
   // Sources by number. Each is broadcast to the space.
   size_t read(const Operand&);
   size_t constant(float value);
-  // target = chain, of the shape of the space (rows, columns and order alike). An empty chain copies source `first`.
+  // target = chain, of the shape of the space.
   void write(const Operand& target, std::vector<Link> chain);
   // target = finish(chain combined over the axes where the target is broadcast).
   void reduce(const Operand& target, std::vector<Link> chain, Reduce, Finish);
@@ -58,6 +59,7 @@ class Traversal {
     std::vector<Index> strides;  // by axis of the collapsed space
     bool flat;                   // element i of the space is element i of the source
     bool fixed;                  // the same tile for every unit
+    bool of_row;                 // the same tile for all units of a row
   };
   struct Target {
     Operand operand;
@@ -79,6 +81,7 @@ class Traversal {
   void collapse();
   Index units() const;
   Unit unit(Index number) const;
+  void run_flat(int part, const Buffers&) const;
   void run_part(int part, const Buffers&) const;
   void run_gathered(int part, const Buffers&) const;
   void join_partials(const Target&, const Buffers&) const;
@@ -87,9 +90,11 @@ class Traversal {
   Shape space_;
   std::vector<Source> sources_;
   std::vector<Target> targets_;
-  std::vector<Index> sizes_;  // collapsed
+  std::vector<Index> sizes_;    // collapsed
+  Index unit_ = tile_elements;  // elements of a unit at most
   Index rows_ = 1, length_ = 1, rows_per_unit_ = 1, pieces_per_row_ = 1;
   bool streamed_ = false;
+  bool flat_ = false;      // nothing is broadcast or reduced
   bool gathered_ = false;  // one large reduced target: units are tiles of it
   int parts_ = 1;
   size_t part_bytes_ = 0;

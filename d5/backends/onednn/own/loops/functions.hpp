@@ -12,7 +12,8 @@ struct Parameters {  // a copy: the compiler need not fear that a store changes 
   explicit Parameters(const float* p) : a(p[0]), b(p[1]), c(p[2]), d(p[3]) {}
 };
 
-#define D5_EACH(n) _Pragma("omp simd") for (int64_t i = 0; i < (n); ++i)
+#define D5_EACH_OF(i, n) _Pragma("omp simd") for (int64_t i = 0; i < (n); ++i)
+#define D5_EACH(n) D5_EACH_OF(i, n)
 
 template <class F>
 void unary_value(const float* const* in, float* out, int64_t n, const float* parameters) {

@@ -10,38 +10,87 @@ constexpr int lanes = 64;
 
 struct Plus {
   static constexpr float start = 0.0f;
-  D5_INLINE static float join(float s, float x) { return s + x; }
+  template <class T>
+  D5_INLINE static T join(T s, T x) {
+    return s + x;
+  }
 };
 struct Times {
   static constexpr float start = 1.0f;
-  D5_INLINE static float join(float s, float x) { return s * x; }
+  template <class T>
+  D5_INLINE static T join(T s, T x) {
+    return s * x;
+  }
 };
 struct Largest {  // NaN stays
   static constexpr float start = -__builtin_inff();
-  D5_INLINE static float join(float s, float x) { return x > s || x != x ? x : s; }
+  template <class T>
+  D5_INLINE static T join(T s, T x) {
+    return ((x > s) | (x != x)) ? x : s;
+  }
 };
 struct Smallest {
   static constexpr float start = __builtin_inff();
-  D5_INLINE static float join(float s, float x) { return x < s || x != x ? x : s; }
+  template <class T>
+  D5_INLINE static T join(T s, T x) {
+    return ((x < s) | (x != x)) ? x : s;
+  }
 };
 
-// Joins f(0), ..., f(n - 1).
-template <class Join, class F>
-D5_INLINE float joined(int64_t n, F&& f) {
-  float sums[lanes];
-  for (int j = 0; j < lanes; ++j) sums[j] = Join::start;
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    for (int j = 0; j < lanes; ++j) sums[j] = Join::join(sums[j], f(i + j));
-  for (int j = 0; i < n; ++i, ++j) sums[j] = Join::join(sums[j], f(i));
-  for (int width = lanes / 2; width > 0; width /= 2)
-    for (int j = 0; j < width; ++j) sums[j] = Join::join(sums[j], sums[j + width]);
-  return sums[0];
+// A register of the widest kind; `lanes` sums are a few of them.
+#if defined(__AVX512F__)
+constexpr int width = 16;
+#elif defined(__AVX__)
+constexpr int width = 8;
+#else
+constexpr int width = 4;
+#endif
+constexpr int registers = lanes / width;
+using Vector [[gnu::vector_size(width * sizeof(float))]] = float;
+D5_INLINE Vector load_vector(const float* x) {
+  Vector v;
+  __builtin_memcpy(&v, x, sizeof v);
+  return v;
 }
 
+// Joins f(0), ..., f(n - 1), where fill(i, block) puts f(i), ..., f(i + lanes - 1) into a block.
+template <class Join, class Fill, class F>
+D5_INLINE float joined_blocks(int64_t n, Fill&& fill, F&& f) {
+  alignas(64) float sums[lanes];
+  int64_t i = 0;
+  if (n >= lanes) {
+    Vector totals[registers];
+    const float* first = fill(0);
+    for (int r = 0; r < registers; ++r) totals[r] = load_vector(first + r * width);
+    for (i = lanes; i + lanes <= n; i += lanes) {
+      const float* block = fill(i);
+#pragma GCC unroll 16
+      for (int r = 0; r < registers; ++r) totals[r] = Join::join(totals[r], load_vector(block + r * width));
+    }
+    for (int r = 0; r < registers; ++r) __builtin_memcpy(sums + r * width, &totals[r], sizeof(Vector));
+    for (int half = lanes / 2; half > 0; half /= 2)
+      for (int k = 0; k < half; ++k) sums[k] = Join::join(sums[k], sums[k + half]);
+  } else {
+    sums[0] = Join::start;
+  }
+  float rest = Join::start;
+  for (; i < n; ++i) rest = Join::join(rest, f(i));
+  return Join::join(sums[0], rest);
+}
+
+template <class Join, class F>
+D5_INLINE float joined(int64_t n, F&& f) {
+  alignas(64) float block[lanes];
+  const auto fill = [&](int64_t i) -> const float* {
+    D5_EACH_OF(k, lanes) block[k] = f(i + k);
+    return block;
+  };
+  return joined_blocks<Join>(n, fill, f);
+}
 template <class Join>
 float reduce(const float* x, int64_t n) {
-  return joined<Join>(n, [x](int64_t i) { return x[i]; });
+  return joined_blocks<Join>(
+      n, [x](int64_t i) { return x + i; }, [x](int64_t i) { return x[i]; });
 }
 
 void log_sum_exp_merge(float* top, float* sum, const float* x, int64_t n);

@@ -38,8 +38,8 @@ D5_INLINE float ceil_of(float x) {
 D5_INLINE float trunc_of(float x) { return with_sign(floor_of(absolute(x)), x); }
 
 // x = n log 2 + r with |r| <= log(2) / 2; the result is p with exp(r) = 1 + r + r^2 p, and 2^n. The last bits of
-// `shifted` are n + 127, the exponent of 2^n: 0 for n = -127, where the power is 0. n stops at 127; above 127.5 log 2 r
-// grows until exp(r) 2^n overflows.
+// `shifted` are n + 127, the exponent of 2^n: 0 for n = -127, where the power is 0. n stops at 127, so that r grows to
+// log 2 before exp(r) 2^n overflows; the polynomial holds from -log(2) / 2 to there.
 struct Reduced {
   float r, p, power;
 };
@@ -49,12 +49,12 @@ D5_INLINE Reduced reduced_exp(float x) {
   const float free = bounded * 0x1.715476p+0f + rounder, shifted = free > rounder + 127.0f ? rounder + 127.0f : free;
   const float whole = shifted - rounder;
   const float r = (bounded - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
-  float p = 0x1.a61686p-13f;
-  p = p * r + 0x1.6d53acp-10f;
-  p = p * r + 0x1.110d2cp-7f;
-  p = p * r + 0x1.5554e2p-5f;
-  p = p * r + 0x1.555558p-3f;
-  p = p * r + 0.5f;
+  float p = 0x1.e9e8d0p-13f;
+  p = p * r + 0x1.6a876cp-10f;
+  p = p * r + 0x1.10d928p-7f;
+  p = p * r + 0x1.5558aep-5f;
+  p = p * r + 0x1.555582p-3f;
+  p = p * r + 0x1.fffffcp-2f;
   return {r, p, float_of(bits_of(shifted) << 23)};
 }
 D5_INLINE float exp_of(float x) {

@@ -16,8 +16,6 @@ namespace {
 
 D5_TILE(linear, 1, p.a* a[i] + p.b)
 D5_TILE(square, 1, a[i] * a[i])
-D5_TILE(first, 1, a[i])
-D5_TILE(second, 2, b[i])
 D5_TILE(product, 2, a[i] * b[i])
 D5_TILE(masked, 2, b[i] != 0.0f ? a[i] * p.a : 0.0f)
 D5_TILE(top_and_log, 2, a[i] + log_of(b[i]))            // log_sum_exp
@@ -96,8 +94,6 @@ void product_zeros_pair(const float* x, int64_t n, float pair[2]) {
 const TileFunctions reduction_functions[] = {
     {"linear", 1, linear, {}},
     {"square", 1, square, {}},
-    {"first", 1, first, {}},
-    {"second", 2, second, {}},
     {"product", 2, product, {}},
     {"masked", 2, masked, {}},
     {"top and log", 2, top_and_log, {}},

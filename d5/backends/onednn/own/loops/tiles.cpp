@@ -67,10 +67,10 @@ void stream(void* target, const void* source, int64_t bytes) {
   const char* from = static_cast<const char*>(source);
 #if defined(__SSE2__)
   const int64_t before = -reinterpret_cast<intptr_t>(to) & (vector_bytes - 1), head = before < bytes ? before : bytes;
-  __builtin_memcpy(to, from, static_cast<size_t>(head));
+  if (head > 0) __builtin_memcpy(to, from, static_cast<size_t>(head));
   int64_t i = head;
   for (; i + vector_bytes <= bytes; i += vector_bytes) stream_vector(to + i, from + i);
-  __builtin_memcpy(to + i, from + i, static_cast<size_t>(bytes - i));
+  if (i < bytes) __builtin_memcpy(to + i, from + i, static_cast<size_t>(bytes - i));
 #else
   __builtin_memcpy(to, from, static_cast<size_t>(bytes));
 #endif

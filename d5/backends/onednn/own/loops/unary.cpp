@@ -45,14 +45,14 @@ D5_UNARY(IsInf, (x == -__builtin_inff() ? p.a : x == __builtin_inff() ? p.b : 0.
 template <TileFunction fast, float (*library)(float)>
 void reduced(const float* const* in, float* out, int64_t n, const float* parameters) {
   float most = 0.0f;
-  for (int64_t i = 0; i < n; ++i) most = larger(most, absolute(in[0][i]));
+  for (int64_t i = 0; i < n; ++i) most = larger(absolute(in[0][i]), most);
   if (most < 0x1p20f) return fast(in, out, n, parameters);
   for (int64_t i = 0; i < n; ++i) out[i] = library(in[0][i]);
 }
 template <TileFunction fast, float (*slope)(float)>
 void reduced_gradient(const float* const* in, float* out, int64_t n, const float* parameters) {
   float most = 0.0f;
-  for (int64_t i = 0; i < n; ++i) most = larger(most, absolute(in[0][i]));
+  for (int64_t i = 0; i < n; ++i) most = larger(absolute(in[0][i]), most);
   if (most < 0x1p20f) return fast(in, out, n, parameters);
   for (int64_t i = 0; i < n; ++i) out[i] = in[1][i] * slope(in[0][i]);
 }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// onednn's own kernels where conformance cases do not go: tensors larger than the caches, whose stores pass them by,
+// and gradients of which some rows alone are written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "d5/backends/backend.hpp"
+#include "d5/core/parallel.hpp"
+#include "d5/measure/cache.hpp"
+
+namespace d5 {
+namespace {
+
+using testing::ElementsAre;
+using Role = Executable::Role;
+
+class OwnKernels : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const BackendStatus& status : backend_statuses())
+      if (status.name == "onednn" && !status.available) GTEST_SKIP() << "onednn is off";
+    backend_ = open_backend("onednn");
+    options_.mode = Mode::training;
+    options_.input_gradients = true;
+  }
+  std::unique_ptr<Backend> backend_;
+  CompileOptions options_;
+  ParameterSet parameters_;
+};
+
+// y = a b with b per channel: da = dy b, db = sum of dy a. With a = 1, 2, ..., 7, 1, ... and dy = 1 the sums are whole.
+TEST_F(OwnKernels, LargerThanTheCaches) {
+  const int64_t bytes = last_level_bytes(threads());
+  if (bytes > (int64_t{128} << 20)) GTEST_SKIP() << "the caches hold " << (bytes >> 20) << " MiB";
+  const Index channels = 3, inner = 7 * 1001, images = bytes / (4 * channels * inner) + 1;
+  const Shape whole{images, channels, inner};
+  Graph graph{.name = "scale"};
+  graph.inputs = {{"a", {DType::f32, whole}}, {"b", {DType::f32, {channels, 1}}}};
+  graph.outputs = {"y"};
+  graph.nodes = {{"Mul", "scale", {"a", "b"}, {"y"}, {}}};
+  const auto run = backend_->compile(graph, parameters_, options_);
+  Tensor a(DType::f32, whole), dy(DType::f32, whole);
+  const auto values = a.values<float>();
+  for (Index i = 0; i < a.elements(); ++i) values[i] = static_cast<float>(i % 7 + 1);
+  std::fill_n(dy.values<float>().begin(), dy.elements(), 1.0f);
+  run->write(Role::value, "a", a);
+  run->write(Role::value, "b", Tensor::from<float>({channels, 1}, {2, -3, 0.5}));
+  run->write(Role::gradient, "y", dy);
+  run->forward({});
+  run->backward({});
+  const float b[] = {2, -3, 0.5};
+  const Tensor y = run->read(Role::value, "y"), da = run->read(Role::gradient, "a");
+  Index wrong = 0;
+  for (Index i = 0; i < a.elements(); ++i) {
+    const float factor = b[i / inner % channels];
+    wrong += y.values<float>()[i] != values[i] * factor || da.values<float>()[i] != factor;
+  }
+  EXPECT_EQ(wrong, 0);
+  // 1001 times 1 + ... + 7 for each image; partial sums stay near 2^24, so that a few roundings are left.
+  const double sum = 28.0 * 1001 * static_cast<double>(images);
+  const Tensor db = run->read(Role::gradient, "b");
+  for (const float value : db.values<float>()) EXPECT_NEAR(value, sum, 1e-5 * sum);
+}
+
+// Rows 2, 0, 2 of a table of 4: dtable[2] = dy[0] + dy[2], dtable[0] = dy[1].
+Graph lookup() {
+  Graph graph{.name = "lookup"};
+  graph.inputs = {{"table", {DType::f32, {4, 2}}, true}, {"rows", {DType::i64, {3}}, false, false}};
+  graph.outputs = {"y"};
+  graph.nodes = {{"Gather", "embedding", {"table", "rows"}, {"y"}, {}}};
+  return graph;
+}
+
+struct Rows : Observer {
+  void gradient_ready(const Gradient& gradient) override { rows.assign(gradient.rows.begin(), gradient.rows.end()); }
+  std::vector<Index> rows;
+};
+
+TEST_F(OwnKernels, ASparseGradientHasTheRowsThatWereNamed) {
+  options_.sparse_gradients = true;
+  const auto run = backend_->compile(lookup(), parameters_, options_);
+  run->write(Role::value, "table", Tensor::from<float>({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7}));
+  run->write(Role::value, "rows", Tensor::from<int64_t>({3}, {2, 0, -2}));
+  run->write(Role::gradient, "y", Tensor::from<float>({3, 2}, {1, 2, 10, 20, 100, 200}));
+  Tensor poison(DType::f32, {4, 2});
+  poison.fill_bytes(0xff);
+  run->write(Role::gradient, "table", poison);
+  Rows observer;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    run->forward({.observer = &observer});
+    run->backward({.observer = &observer});
+    EXPECT_THAT(run->read(Role::value, "y").values<float>(), ElementsAre(4, 5, 0, 1, 4, 5));
+    EXPECT_THAT(observer.rows, ElementsAre(0, 2));
+    EXPECT_THAT(run->read(Role::gradient, "table").values<float>(), ElementsAre(10, 20, 0, 0, 101, 202, 0, 0));
+  }
+  EXPECT_FALSE(run->view(Role::gradient, "table").present());
+  EXPECT_THROW(run->backward({.add_gradients = true}), Error);
+}
+
+TEST_F(OwnKernels, ASparseGradientHasOneContributor) {
+  options_.sparse_gradients = true;
+  Graph graph = lookup();
+  graph.nodes.push_back({"Relu", "relu", {"table"}, {"r"}, {}});
+  graph.outputs.push_back("r");
+  const auto reason = backend_->why_not(graph, options_);
+  ASSERT_TRUE(reason);
+  EXPECT_THAT(*reason, testing::HasSubstr("no sparse gradients"));
+}
+
+TEST_F(OwnKernels, AnIndexOutOfRangeIsNamed) {
+  const auto run = backend_->compile(lookup(), parameters_, options_);
+  run->write(Role::value, "rows", Tensor::from<int64_t>({3}, {2, 4, 0}));
+  try {
+    run->forward({});
+    FAIL() << "index 4 of 4 rows was read";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("index 4"));
+  }
+}
+
+}  // namespace
+}  // namespace d5

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops of onednn's own kernels, in every instruction set that this processor can run: elementary functions
+// over a dense sweep of floats against double, conversions against core's, sums, transposition and random numbers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "d5/backends/onednn/own/loops.hpp"
+#include "d5/core/dtype.hpp"
+#include "d5/core/rng.hpp"
+#include "d5/measure/isa.hpp"
+
+namespace d5::onednn::own {
+namespace baseline {
+extern const Loops table;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const Loops table;
+}
+namespace avx512 {
+extern const Loops table;
+}
+#endif
+namespace {
+
+std::vector<const Loops*> usable_loops() {
+  std::vector<const Loops*> all{&baseline::table};
+#if defined(__x86_64__)
+  const Isa& isa = usable_isa();
+  if (isa.avx2 && isa.fma && isa.f16c) all.push_back(&avx2::table);
+  if (isa.avx512f && isa.avx512bw && isa.avx512dq && isa.avx512vl) all.push_back(&avx512::table);
+#endif
+  return all;
+}
+
+TileFunction value_of(const Loops& loops, std::string_view op) {
+  for (const Loops::Table& table : loops.functions)
+    for (size_t i = 0; i < table.count; ++i)
+      if (op == table.rows[i].op) return table.rows[i].value;
+  return nullptr;
+}
+
+class OwnLoops : public testing::TestWithParam<const Loops*> {};
+
+struct Elementary {
+  const char* op;
+  double (*exact)(double);
+  float low, high;
+  double ulp;  // the largest error that math.hpp promises
+};
+
+double distance_in_ulp(float got, double wanted) {
+  if (std::isnan(wanted)) return std::isnan(got) ? 0 : INFINITY;
+  if (static_cast<double>(got) == wanted) return 0;
+  if (std::abs(wanted) > std::numeric_limits<float>::max()) return std::isinf(got) ? 0 : INFINITY;
+  const double error = std::abs(static_cast<double>(got) - wanted);
+  if (error <= 0x1p-126) return 0;  // below the smallest normal number results may be 0
+  int exponent;
+  std::frexp(wanted, &exponent);
+  return error / std::ldexp(1.0, std::max(exponent - 24, -149));
+}
+
+// Every 2053rd float of the range: all exponents, half a million values of each sign.
+TEST_P(OwnLoops, ElementaryFunctionsAreAsExactAsPromised) {
+  const float huge = std::numeric_limits<float>::max();
+  const Elementary functions[] = {{"Exp", std::exp, -110, 100, 2},
+                                  {"Log", std::log, 0, huge, 2},
+                                  {"Tanh", std::tanh, -huge, huge, 3},
+                                  {"Erf", std::erf, -huge, huge, 3},
+                                  {"Sin", std::sin, -huge, huge, 3},
+                                  {"Cos", std::cos, -huge, huge, 3},
+                                  {"Tan", std::tan, -1e5f, 1e5f, 5},
+                                  {"Asin", std::asin, -1, 1, 4},
+                                  {"Acos", std::acos, -1, 1, 5},
+                                  {"Atan", std::atan, -huge, huge, 4},
+                                  {"Sinh", std::sinh, -90, 90, 4},
+                                  {"Cosh", std::cosh, -90, 90, 4},
+                                  {"Asinh", std::asinh, -huge, huge, 5},
+                                  {"Acosh", std::acosh, 1, huge, 5},
+                                  {"Atanh", std::atanh, -1, 1, 5},
+                                  {"Sqrt", std::sqrt, 0, huge, 0.5},
+                                  {"Floor", std::floor, -huge, huge, 0},
+                                  {"Ceil", std::ceil, -huge, huge, 0},
+                                  {"Round", std::nearbyint, -huge, huge, 0}};
+  for (const Elementary& f : functions) {
+    const TileFunction value = value_of(*GetParam(), f.op);
+    ASSERT_NE(value, nullptr) << f.op;
+    std::vector<float> x{0.0f, -0.0f, 1.0f, -1.0f, f.low, f.high, NAN};
+    for (uint32_t bits = 0; bits < 0x7f800000; bits += 2053)
+      for (const float sign : {1.0f, -1.0f}) {
+        const float candidate = sign * std::bit_cast<float>(bits);
+        if (candidate >= f.low && candidate <= f.high) x.push_back(candidate);
+      }
+    std::vector<float> y(x.size());
+    const float none[4] = {};
+    for (size_t at = 0; at < x.size(); at += tile_elements) {
+      const float* in[] = {x.data() + at};
+      value(in, y.data() + at, static_cast<int64_t>(std::min<size_t>(tile_elements, x.size() - at)), none);
+    }
+    double worst = 0;
+    float where = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double error = distance_in_ulp(y[i], f.exact(x[i]));
+      if (error > worst) worst = error, where = x[i];
+    }
+    EXPECT_LE(worst, f.ulp) << f.op << " at " << where;
+    RecordProperty(f.op, std::to_string(worst));
+  }
+}
+
+TEST_P(OwnLoops, NarrowTypesAreConvertedAsCoreDoes) {
+  std::vector<uint16_t> codes(65536);
+  std::iota(codes.begin(), codes.end(), uint16_t{0});
+  std::vector<float> wide(codes.size());
+  GetParam()->from_bf16(codes.data(), wide.data(), 65536);
+  for (const uint16_t code : codes) {
+    BFloat16 number;
+    number.bits = code;
+    EXPECT_EQ(std::bit_cast<uint32_t>(wide[code]), std::bit_cast<uint32_t>(static_cast<float>(number)));
+  }
+  GetParam()->from_f16(codes.data(), wide.data(), 65536);
+  for (const uint16_t code : codes) {
+    Half number;
+    number.bits = code;
+    EXPECT_EQ(std::bit_cast<uint32_t>(wide[code]), std::bit_cast<uint32_t>(static_cast<float>(number)));
+  }
+  std::vector<float> x;
+  for (uint64_t bits = 0; bits < 0x100000000; bits += 16411)
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  std::vector<uint16_t> narrow(x.size());
+  GetParam()->to_bf16(x.data(), narrow.data(), static_cast<int64_t>(x.size()));
+  for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(narrow[i], BFloat16(x[i]).bits) << x[i];
+  GetParam()->to_f16(x.data(), narrow.data(), static_cast<int64_t>(x.size()));
+  for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(narrow[i], Half(x[i]).bits) << x[i];
+}
+
+// Sums of 1 to n are exact; a NaN anywhere is the maximum.
+TEST_P(OwnLoops, ReductionsOfEveryLength) {
+  for (const int64_t n : {1, 2, 15, 16, 63, 64, 65, 127, 128, 200, 1000}) {
+    std::vector<float> x(static_cast<size_t>(n));
+    std::iota(x.begin(), x.end(), 1.0f);
+    EXPECT_EQ(GetParam()->reduce[0](x.data(), n), static_cast<float>(n * (n + 1) / 2)) << n;
+    EXPECT_EQ(GetParam()->reduce[static_cast<size_t>(Reduce::max)](x.data(), n), static_cast<float>(n)) << n;
+    EXPECT_EQ(GetParam()->reduce[static_cast<size_t>(Reduce::min)](x.data(), n), 1.0f) << n;
+    float pair[2];
+    GetParam()->reduce_pair[pair_index(Reduce::max_ties)](x.data(), n, pair);
+    EXPECT_EQ(pair[0], static_cast<float>(n));
+    EXPECT_EQ(pair[1], 1.0f);
+    x[static_cast<size_t>(n / 2)] = NAN;
+    EXPECT_TRUE(std::isnan(GetParam()->reduce[static_cast<size_t>(Reduce::max)](x.data(), n))) << n;
+  }
+}
+
+TEST_P(OwnLoops, BlocksAndTheirRestsAreTransposed) {
+  const int64_t rows = 37, columns = 50;
+  std::vector<uint32_t> from(rows * columns), to(rows * columns);
+  std::iota(from.begin(), from.end(), 0u);
+  GetParam()->transpose_4(to.data(), columns, from.data(), rows, rows, columns);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) ASSERT_EQ(to[r * columns + c], from[c * rows + r]);
+}
+
+TEST_P(OwnLoops, RandomNumbersAreThoseOfTheStream) {
+  const Rng rng(123456789012345, 77);
+  const uint64_t least = 0x1p52;
+  for (const int64_t n : {1, 2, 33, 512}) {
+    std::vector<float> mask(static_cast<size_t>(n));
+    GetParam()->philox_mask(mask.data(), rng.seed(), rng.stream(), 1000, least, n);
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_EQ(mask[static_cast<size_t>(i)], rng.uniform(1000 + static_cast<uint64_t>(i)) >= 0.5 ? 1.0f : 0.0f) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, OwnLoops, testing::ValuesIn(usable_loops()),
+                         [](const auto& info) { return std::string(info.param->isa); });
+
+}  // namespace
+}  // namespace d5::onednn::own
