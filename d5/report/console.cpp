@@ -93,8 +93,8 @@ void find_metrics(Layout& layout, const Block& block) {
   const bool timeless = !layout.time && layout.rates.empty();
   for (const std::string& name : all) {
     const bool is_usual = std::find(usual.begin(), usual.end(), name) != usual.end();
-    const bool is_rate = std::find(layout.rates.begin(), layout.rates.end(), name) != layout.rates.end();
-    if (timeless ? name != layout.error : !is_usual && !is_rate && !starts_with_error(name))
+    const bool shown_as_rate = std::find(layout.rates.begin(), layout.rates.end(), name) != layout.rates.end();
+    if (timeless ? name != layout.error : !is_usual && !shown_as_rate && !starts_with_error(name))
       layout.others.push_back(name);
   }
 }

@@ -21,16 +21,43 @@ struct Sparse {
   Index n;
 };
 
-D5_EVERY_ISA void rows(const Sparse& s, Index first, Index last, Index from, Index to) {
-  for (Index i = first; i < last; ++i) {
-    float* y = s.y + i * s.n;
-    for (Index j = from; j < to; ++j) y[j] = 0;
-    for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
-      const float value = s.values[p];
-      const float* b = s.b + s.columns[p] * s.n;
-      for (Index j = from; j < to; ++j) y[j] += value * b[j];
-    }
+using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
+constexpr Index lanes = 16, stretch = 4 * lanes;
+
+// A stretch of columns from `from` on: their sums stay in registers while a row of A passes.
+inline __attribute__((always_inline)) void row_of_stretch(const Sparse& s, Index i, Index from) {
+  Vector a{}, b{}, c{}, d{};
+  for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
+    const float value = s.values[p];
+    const auto* x = reinterpret_cast<const Vector*>(s.b + s.columns[p] * s.n + from);
+    a += value * x[0];
+    b += value * x[1];
+    c += value * x[2];
+    d += value * x[3];
   }
+  auto* y = reinterpret_cast<Vector*>(s.y + i * s.n + from);
+  y[0] = a;
+  y[1] = b;
+  y[2] = c;
+  y[3] = d;
+}
+
+template <class Sum>
+inline __attribute__((always_inline)) void row_of(const Sparse& s, Index i, Index from) {
+  Sum sum{};
+  for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p)
+    sum += s.values[p] * *reinterpret_cast<const Sum*>(s.b + s.columns[p] * s.n + from);
+  *reinterpret_cast<Sum*>(s.y + i * s.n + from) = sum;
+}
+
+D5_EVERY_ISA void rows(const Sparse& s, Index first, Index last) {
+  Index from = 0;
+  for (; from + stretch <= s.n; from += stretch)
+    for (Index i = first; i < last; ++i) row_of_stretch(s, i, from);
+  for (; from + lanes <= s.n; from += lanes)
+    for (Index i = first; i < last; ++i) row_of<Vector>(s, i, from);
+  for (; from < s.n; ++from)
+    for (Index i = first; i < last; ++i) row_of<float>(s, i, from);
 }
 
 // One column: a sum of products with gathered elements.
@@ -58,8 +85,6 @@ class SparseGemm final : public Kernel {
   void prepare(KernelSetup& setup) override {
     m_ = setup.outputs[0].shape[0];
     n_ = setup.outputs[0].shape[1];
-    const Index l2 = 1 << 18;  // elements: half of a usual second cache
-    stretch_ = std::max<Index>(64, l2 / std::max<Index>(1, setup.inputs[3].shape[0]));
   }
   void bind(int binding, const Buffers& buffers) override {
     if (bound_.size() <= static_cast<size_t>(binding)) bound_.resize(static_cast<size_t>(binding) + 1);
@@ -72,13 +97,13 @@ class SparseGemm final : public Kernel {
     const Sparse& s = bound_[static_cast<size_t>(binding)];
     parallel_for(m_, 16, [&](Index first, Index last) {
       if (n_ == 1) return single_column(s, first, last);
-      for (Index from = 0; from < n_; from += stretch_) rows(s, first, last, from, std::min(n_, from + stretch_));
+      rows(s, first, last);
     });
   }
   std::string implementation() const override { return "own: compressed rows"; }
 
  private:
-  Index m_ = 0, n_ = 0, stretch_ = 0;
+  Index m_ = 0, n_ = 0;
   std::vector<Sparse> bound_;
 };
 
