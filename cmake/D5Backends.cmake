@@ -4,6 +4,12 @@
 # Configuring ends with the table of all of them; `d5 list backends` prints the same reasons.
 set_property(GLOBAL PROPERTY D5_BACKEND_ROWS "")
 
+# Rows are a list, whose separator a reason may hold, too.
+function(d5_backend_row row)
+  string(REPLACE ";" "<semicolon>" row "${row}")
+  set_property(GLOBAL APPEND PROPERTY D5_BACKEND_ROWS "${row}")
+endfunction()
+
 function(d5_backend name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "ABOUT" "SOURCES;LIBRARIES")
   add_library(d5_${name} MODULE ${A_SOURCES})
@@ -18,7 +24,7 @@ function(d5_backend name)
       set_property(GLOBAL APPEND PROPERTY D5_COMPILE_INCLUDES ${includes})
     endif()
   endforeach()
-  set_property(GLOBAL APPEND PROPERTY D5_BACKEND_ROWS "${name}|on|${A_ABOUT}")
+  d5_backend_row("${name}|on|${A_ABOUT}")
   set_property(GLOBAL APPEND PROPERTY D5_BACKEND_TARGETS d5_${name})
 endfunction()
 
@@ -42,7 +48,7 @@ function(d5_backend_off name reason)
   if("${D5_BACKEND_${upper}}" STREQUAL "ON")
     message(FATAL_ERROR "D5_BACKEND_${upper}=ON, but ${reason}")
   endif()
-  set_property(GLOBAL APPEND PROPERTY D5_BACKEND_ROWS "${name}|off|${reason}")
+  d5_backend_row("${name}|off|${reason}")
 endfunction()
 
 # The table for people, and backends.txt beside the modules for the program ("name|on|about" or "name|off|reason").
@@ -56,6 +62,8 @@ function(d5_backend_table)
     list(GET cells 0 name)
     list(GET cells 1 state)
     list(GET cells 2 note)
+    string(REPLACE "<semicolon>" ";" note "${note}")
+    string(REPLACE "<semicolon>" ";" row "${row}")
     string(SUBSTRING "${name}             " 0 12 name)
     string(SUBSTRING "${state}      " 0 6 state)
     message(STATUS "${name} ${state} ${note}")

@@ -92,6 +92,9 @@ inline constexpr std::string_view oracle_name = "reference:double";
 // The kernel of that name for this backend and operator (or for its operator "*": any), or null.
 std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::string& op, const std::string& name);
 std::vector<std::string> kernel_names(const std::string& backend, const std::string& op);
+// Why no operator of the graph has a kernel of that name here: another backend or operator has it, so that a comparison
+// over several goes on. UsageError with the legal names where nobody has it.
+std::optional<std::string> why_not_named(const Graph&, const std::string& name, std::string_view backend);
 
 // Runs a graph node by node through kernels: what `reference`, `onednn` and `cuda` share. `find` gives the kernel of a
 // node (null: none, which is an Error unless options.fallback says reference). Parameters live in the ParameterSet,

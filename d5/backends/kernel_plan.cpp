@@ -33,14 +33,11 @@ FindKernel kernel_finder(const std::string& backend, const CompileOptions& optio
   };
 }
 
-namespace {
-
-// A name that no operator of the graph has here. Where another backend or operator has it, this one cannot (a
-// comparison over several goes on); else it is a mistake.
-std::optional<std::string> why_not_named(const Graph& graph, const std::string& name, const std::string& backend) {
-  std::vector<std::string> legal;
+std::optional<std::string> why_not_named(const Graph& graph, const std::string& name, std::string_view backend) {
+  if (name == "builtin") return {};
+  std::vector<std::string> legal{"builtin"};
   for (const Node& node : graph.nodes) {
-    const auto names = kernel_names(backend, node.op);
+    const auto names = kernel_names(std::string(backend), node.op);
     if (std::ranges::find(names, name) != names.end()) return {};
     for (const std::string& one : names)
       if (std::ranges::find(legal, one) == legal.end()) legal.push_back(one);
@@ -50,8 +47,6 @@ std::optional<std::string> why_not_named(const Graph& graph, const std::string& 
     return fmt::format("{} has no kernel '{}' for {}; it has: {}", backend, name, graph.name, fmt::join(legal, ", "));
   fail_unknown(fmt::format("[{}]", backend), fmt::format("kernel of {}", graph.name), name, legal);
 }
-
-}  // namespace
 
 FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
   FoundKernel found{find(setup.node)};

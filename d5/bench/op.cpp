@@ -30,7 +30,7 @@ std::vector<double> add_bound(const CaseResult& result, double flops, double byt
     begin = end;
     ++slice;
   }
-  if (bounds.empty()) return shares;
+  if (bounds.empty() || median(bounds) == 0) return {};
   record.bound = Bound{"roofline", median(bounds), "s", median(shares)};
   if (record.bound->share > 1.05)
     record.warnings.push_back(

@@ -148,11 +148,12 @@ class OpSession final : public Session {
     if (flusher_) flusher_->flush();
     if (flushes_device_) device_probe_->flush();
   }
+  // 0: nobody here can tell (a worker in another language, on a device).
   double peak_flops() {
-    return device_probe_ ? device_probe_->peak_flops(bound_type_, math_) : probe_->peak_flops(bound_type_);
+    return device_probe_ ? device_probe_->peak_flops(bound_type_, math_) : probe_ ? probe_->peak_flops(bound_type_) : 0;
   }
   double bandwidth() {
-    return device_probe_ ? device_probe_->bandwidth(working_set_) : probe_->bandwidth(working_set_);
+    return device_probe_ ? device_probe_->bandwidth(working_set_) : probe_ ? probe_->bandwidth(working_set_) : 0;
   }
 
   // One run of the problem from poisoned results; forward comes first where gradients are wanted.
@@ -245,7 +246,7 @@ class OpSession final : public Session {
     bound_type_ = math_ == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
     working_set_ = cost.bytes;
     device_probe_ = backend_->probe(fields_.at("device").get<std::string>());
-    if (!device_probe_) probe_ = std::make_unique<Probe>(threads());
+    if (!device_probe_ && fields_.at("device") == "cpu") probe_ = std::make_unique<Probe>(threads());
     if (fields_.at("cache") == "cold") {
       if (device_probe_)
         flushes_device_ = true;

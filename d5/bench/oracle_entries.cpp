@@ -66,7 +66,7 @@ std::optional<Entries> choose_entries(const Oracle& o) {
   for (size_t i = 0; i < o.in.size(); ++i)
     if (o.in[i].present && axes->inputs.at(i) >= 0) all = o.in[i].shape[axes->inputs[i]];
   if (all < 2) return {};
-  constexpr double affordable = 2e10, most = 8;
+  constexpr double affordable = 2e10, most = 4;
   const double one = o.op.cost(sliced(o.in, *axes, 1), o.options.pass).flops;
   const auto count = static_cast<size_t>(std::clamp(affordable / one, 1.0, std::min(most, all / 2.0)));
   std::set<Index> chosen;

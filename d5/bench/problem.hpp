@@ -12,7 +12,8 @@ namespace d5 {
 enum class InputValues { uniform, normal, integers, nan };
 InputValues parse_input_values(std::string_view);
 
-// One output, or the gradient of one input: all of it, or a seeded sample where the whole is too much for plain loops.
+// One output, or the gradient of one input: all of it, or a seeded sample where the whole is too much for plain loops:
+// single elements, or all elements of a few samples of a batch (then only these have output gradients that are not 0).
 struct Expected {
   std::string value;  // its name in single_node_graph: "y0"; for a gradient the input's, "x1"
   Executable::Role role;

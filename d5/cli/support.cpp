@@ -27,11 +27,18 @@ struct Tally {
 using Key = std::pair<std::string, std::string>;                                     // operator, backend
 using Tallies = std::map<Key, std::map<std::string, std::map<std::string, Tally>>>;  // -> dtype -> pass
 
+// The same reason for two operators is one: "[graph] Abs: node 'Abs' (Abs): no f64" and "Abs has no gradient".
+std::string without_operator(std::string reason, const std::string& op) {
+  const std::string node = fmt::format("[graph] {0}: node '{0}' ({0}): ", op);
+  if (reason.starts_with(node)) return reason.substr(node.size());
+  return reason.starts_with(op + " ") ? reason.substr(op.size() + 1) : reason;
+}
+
 void count(const Record& record, Tallies& tallies) {
   const auto text = [&](const char* name) { return record.fields.at(name).get<std::string>(); };
   Tally& tally = tallies[{text("operator"), text("backend")}][text("dtype")][text("pass")];
   ++(record.status == "passed" ? tally.passed : record.status == "unsupported" ? tally.unsupported : tally.failed);
-  if (!record.reason.empty()) tally.reasons.insert(record.reason);
+  if (!record.reason.empty()) tally.reasons.insert(without_operator(record.reason, text("operator")));
 }
 
 void print_json(const Tallies& tallies) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where and with what a result was measured: one JSON object, written once per run.
-//   cpu, memory, gpus, os, container, machine (hypervisor, cloud), build, libraries, owner (machine.toml), backends, now
+//   cpu, memory, gpus, os, container, machine (hypervisor, cloud), build, libraries, owner (machine.toml), backends,
+//   now
 // What a machine does not tell is null or left out, never guessed. No host name.
 #pragma once
 

@@ -14,28 +14,28 @@
 
 namespace d5 {
 
-// A value and a bound on its error. Every operation adds |result| unit to what it inherits from its operands.
+// A value and a bound on its error. Rounding errors are independent of each other, so they add in squares: every
+// operation adds |result| unit to what it inherits from its operands.
 struct Bounded {
   double value = 0, error = 0, unit = 0;
 
-  static Bounded rounded(double value, double error, double unit) {
-    return {value, error + unit * std::abs(value), unit};
+  void disturb(double more) { error = std::sqrt(error * error + more * more); }
+  static Bounded of(double value, double error_a, double error_b, double unit) {
+    const double rounding = unit * value;
+    return {value, std::sqrt(error_a * error_a + error_b * error_b + rounding * rounding), unit};
   }
 };
 inline Bounded operator+(const Bounded& a, const Bounded& b) {
-  return Bounded::rounded(a.value + b.value, a.error + b.error, std::max(a.unit, b.unit));
+  return Bounded::of(a.value + b.value, a.error, b.error, std::max(a.unit, b.unit));
 }
 inline Bounded operator-(const Bounded& a, const Bounded& b) {
-  return Bounded::rounded(a.value - b.value, a.error + b.error, std::max(a.unit, b.unit));
+  return Bounded::of(a.value - b.value, a.error, b.error, std::max(a.unit, b.unit));
 }
 inline Bounded operator*(const Bounded& a, const Bounded& b) {
-  return Bounded::rounded(a.value * b.value, std::abs(a.value) * b.error + std::abs(b.value) * a.error,
-                          std::max(a.unit, b.unit));
+  return Bounded::of(a.value * b.value, a.value * b.error, b.value * a.error, std::max(a.unit, b.unit));
 }
-inline Bounded operator*(double a, const Bounded& b) {
-  return Bounded::rounded(a * b.value, std::abs(a) * b.error, b.unit);
-}
-inline Bounded operator-(double a, const Bounded& b) { return Bounded::rounded(a - b.value, b.error, b.unit); }
+inline Bounded operator*(double a, const Bounded& b) { return Bounded::of(a * b.value, a * b.error, 0, b.unit); }
+inline Bounded operator-(double a, const Bounded& b) { return Bounded::of(a - b.value, b.error, 0, b.unit); }
 
 struct Activation {
   double (*function)(double x, double alpha, double beta);
@@ -58,7 +58,7 @@ struct Activation {
   static Bounded around(const Bounded& x, F&& f) {
     const double y = f(x.value);
     const double change = std::max(std::abs(f(x.value + x.error) - y), std::abs(f(x.value - x.error) - y));
-    return Bounded::rounded(y, change, x.unit);
+    return Bounded::of(y, change, 0, x.unit);
   }
 };
 

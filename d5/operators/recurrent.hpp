@@ -32,7 +32,7 @@ struct Step {
   // f(sample, hidden unit, element of a batch x hidden array), on several threads
   template <class F>
   void for_each(F&& f) const {
-    parallel_for(batch * hidden, 1024, [&](Index first, Index last) {
+    parallel_for(batch * hidden, 4096, [&](Index first, Index last) {
       for (Index e = first; e < last; ++e) f(e / hidden, e % hidden, e);
     });
   }
@@ -53,7 +53,7 @@ struct BackStep {
   Index gate(Index b, Index g) const { return (b * gates + g) * hidden; }
   template <class F>
   void for_each(F&& f) const {
-    parallel_for(batch * hidden, 1024, [&](Index first, Index last) {
+    parallel_for(batch * hidden, 4096, [&](Index first, Index last) {
       for (Index e = first; e < last; ++e) f(e / hidden, e % hidden, e);
     });
   }

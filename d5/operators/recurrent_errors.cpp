@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How far a correct kernel may be from the recurrent oracle. Errors of one step enter the next, so they are carried
-// along the same walk: every number becomes Bounded, and a cell's own formulas propagate first-order bounds. Two
+// along the same walk: every number becomes Bounded, and a cell's own formulas propagate its error to first order. Two
 // models:
 //   accumulated: a product of n terms errs by kappa |w| |x| (norms, by Cauchy and Schwarz above sum |w x|), kappa =
 //                (growth(n) + units) u of f32; other operations by 8 u, which covers activations of a few ulp
 //   stored:      each intermediate is rounded to the element type once; its errors are uniform in +- u, of deviation
-//                u / sqrt(3), and six deviations are 3.5 u. A sum of weight gradients over steps may be kept there too.
-// Errors of the elements of a vector are independent of each other, so that in a product with R they add in squares:
-// the row i errs by sqrt(sum_j R_ij^2 e_j^2), bounded by both |R_i| max e and max|R_i| |e|. Everywhere else they add.
+//                u / sqrt(3), and six deviations are 3.5 u. Sums of weight gradients over steps may be kept there too.
+// Roundings are independent of each other, so they add in squares. In a product with R the row i errs by
+// sqrt(sum_j R_ij^2 e_j^2), which is below both |R_i| max e and max|R_i| |e|: no product is needed to bound it.
 #include <cmath>
 
 #include "d5/operators/magnitude.hpp"
@@ -159,8 +159,9 @@ void Recurrent::forward_errors(const Context& c, const Sizes& s, Index d, const 
       for (Index i = 0; i < count * hidden; ++i) {
         const Index gate = first * hidden + i;
         Bounded& sum = to[n * stride + i];
-        sum.error += norms.r_rows.error(gate, spread) + model.product * norms.r_rows.norm[gate] * spread.values;
-        if (model.stored) sum.error += 2 * model.unit * std::abs(sum.value);  // the product, and the sum of both
+        sum.disturb(norms.r_rows.error(gate, spread));
+        sum.disturb(model.product * norms.r_rows.norm[gate] * spread.values);
+        if (model.stored) sum.disturb(2 * model.unit * sum.value);  // the product, and the sum of both
       }
     }
   };
@@ -216,8 +217,9 @@ void Recurrent::backward_errors(const Context& c, const Sizes& s, Index d, const
       const Spread spread(back.dq + back.gate(n, first), count * hidden);
       for (Index j = 0; j < hidden; ++j) {
         Bounded& sum = to[n * hidden + j];
-        sum.error += columns[at].error(j, spread) + model.product * columns[at].norm[j] * spread.values;
-        if (model.stored) sum.error += model.unit * std::abs(sum.value);
+        sum.disturb(columns[at].error(j, spread));
+        sum.disturb(model.product * columns[at].norm[j] * spread.values);
+        if (model.stored) sum.disturb(model.unit * sum.value);
       }
     }
   };
@@ -227,7 +229,7 @@ void Recurrent::backward_errors(const Context& c, const Sizes& s, Index d, const
         const double* dy = c.output_gradient(0).present() ? data(c.output_gradient(0)) + s.y(t, d, n) : nullptr;
         for (Index j = 0; j < hidden; ++j) {
           dh[j].value = kept.dh[row * hidden + j];
-          dh[j].error += model.unit * (2 * std::abs(dh[j].value) + (dy ? std::abs(dy[j]) : 0));
+          dh[j].disturb(model.unit * (2 * std::abs(dh[j].value) + (dy ? std::abs(dy[j]) : 0)));
           dh[j].unit = model.unit;
         }
       },
@@ -247,9 +249,11 @@ void Recurrent::backward_errors(const Context& c, const Sizes& s, Index d, const
     for (Index row = 0; row < s.rows(); ++row) {
       const Spread spread(&trace.da[row * width], width);
       for (Index k = 0; k < s.input; ++k) {
-        double& sum = out[row * s.input + k];
-        sum += norms.w_columns.error(k, spread) + model.product * norms.w_columns.norm[k] * spread.values;
-        if (model.stored) sum += 2 * model.unit * std::abs(gradient[row * s.input + k]);
+        Bounded sum{gradient[row * s.input + k], out[row * s.input + k], model.unit};
+        sum.disturb(norms.w_columns.error(k, spread));
+        sum.disturb(model.product * norms.w_columns.norm[k] * spread.values);
+        if (model.stored) sum.disturb(2 * model.unit * sum.value);
+        out[row * s.input + k] = sum.error;
       }
     }
   } else {
@@ -257,68 +261,74 @@ void Recurrent::backward_errors(const Context& c, const Sizes& s, Index d, const
   }
 }
 
-// Sums over rows (steps and samples). Errors of one element at different steps are not independent: they add, so that
-// sum e |x| <= |e| |x|, the norms over rows.
+// Sums over rows (steps and samples) of a b: errors e_a |b| and |a| e_b in squares, each sum of squares bounded as
+// above. kept: the sum itself, rounded to the element type at each step while it grows to what it is in the end.
 void Recurrent::parameter_errors(const Context& c, const Sizes& s, Index d, const ErrorModel& model,
                                  const BoundedTrace& trace, size_t input, std::span<double> out) const {
   const Index hidden = s.hidden, width = s.width(), rows = s.rows();
-  const double kept_sum =
-      model.stored ? growth(static_cast<double>(s.steps)) * model.scale + model.unit : model.product;
-  struct Columns {
-    std::vector<double> values, errors;
+  const double kept = model.stored ? model.unit * std::sqrt(static_cast<double>(s.steps)) : 0;
+  struct Column {
+    double values = 0, errors = 0, top_value = 0, top_error = 0;  // norms and largest over rows
+    void add(const Bounded& number) {
+      values += number.value * number.value;
+      errors += number.error * number.error;
+      top_value = std::max(top_value, std::abs(number.value));
+      top_error = std::max(top_error, number.error);
+    }
   };
   const auto columns = [&](Index n, auto&& at) {
-    Columns all{std::vector<double>(static_cast<size_t>(n)), std::vector<double>(static_cast<size_t>(n))};
+    std::vector<Column> all(static_cast<size_t>(n));
     for (Index row = 0; row < rows; ++row)
-      for (Index i = 0; i < n; ++i) {
-        const Bounded number = at(row, i);
-        all.values[i] += number.value * number.value;
-        all.errors[i] += number.error * number.error;
-      }
-    for (double& value : all.values) value = std::sqrt(value);
-    for (double& value : all.errors) value = std::sqrt(value);
+      for (Index i = 0; i < n; ++i) all[i].add(at(row, i));
+    for (Column& column : all) {
+      column.values = std::sqrt(column.values);
+      column.errors = std::sqrt(column.errors);
+    }
     return all;
   };
-  const auto outer = [&](const Columns& a, Index first, const Columns& b, double* to, Index n) {
-    for (Index i = 0; i < n; ++i)
-      for (size_t j = 0; j < b.values.size(); ++j)
-        to[i * static_cast<Index>(b.values.size()) + static_cast<Index>(j)] =
-            a.errors[first + i] * b.values[j] + a.values[first + i] * (b.errors[j] + kept_sum * b.values[j]);
+  const Index share = static_cast<Index>(out.size()) / s.directions;
+  double* part = out.data() + d * share;
+  const double* gradient = data(c.input_gradient(input)) + d * share;
+  const auto error = [&](const Column& a, const Column& b, double sum) {
+    Bounded result{sum, 0, model.unit};
+    result.disturb(std::min(a.errors * b.top_value, a.top_error * b.values));
+    result.disturb(std::min(b.errors * a.top_value, b.top_error * a.values));
+    result.disturb(model.product * a.values * b.values);
+    result.disturb(kept * (std::abs(sum) + std::min(a.values * b.top_value, a.top_value * b.values)));
+    return result.error;
   };
-  double* part = out.data() + d * static_cast<Index>(out.size()) / s.directions;
+  // Rows first .. last - 1 of a gradient whose rows belong to gates.
+  const auto outer = [&](const std::vector<Column>& a, Index first, Index last, const std::vector<Column>& b) {
+    const auto n = static_cast<Index>(b.size());
+    for (Index i = first; i < last; ++i)
+      for (Index j = 0; j < n; ++j) part[i * n + j] = error(a[i], b[j], gradient[i * n + j]);
+  };
   const auto gates = [&](const std::vector<Bounded>& from) {
     return columns(width, [&, width](Index row, Index i) { return from[row * width + i]; });
   };
+  const auto units = [&](const std::vector<Bounded>& from) {
+    return columns(hidden, [&, hidden](Index row, Index j) { return from[row * hidden + j]; });
+  };
   if (input == w) {
     const double* values = data(c.input(x));
-    outer(gates(trace.da), 0,
-          columns(s.input,
-                  [&](Index row, Index k) {
-                    return Bounded{values[row * s.input + k], 0, 0};
-                  }),
-          part, width);
+    outer(gates(trace.da), 0, width, columns(s.input, [&](Index row, Index k) {
+            return Bounded{values[row * s.input + k], 0, 0};
+          }));
   } else if (input == r) {
-    const Columns a = gates(trace.dq);
-    for (Index g = 0; g < s.gates; ++g) {
-      const auto& operand = g == traits_.extra_operand ? trace.extra : trace.h;
-      outer(a, g * hidden, columns(hidden, [&](Index row, Index j) { return operand[row * hidden + j]; }),
-            part + g * hidden * hidden, hidden);
-    }
+    const auto a = gates(trace.dq);
+    for (Index g = 0; g < s.gates; ++g)
+      outer(a, g * hidden, (g + 1) * hidden, units(g == traits_.extra_operand ? trace.extra : trace.h));
   } else if (input == b) {
-    for (Index row = 0; row < rows; ++row)
-      for (Index i = 0; i < width; ++i) {
-        const Bounded &da = trace.da[row * width + i], &dq = trace.dq[row * width + i];
-        part[i] += da.error + kept_sum * std::abs(da.value);
-        part[width + i] += dq.error + kept_sum * std::abs(dq.value);
-      }
+    const Column ones{std::sqrt(static_cast<double>(rows)), 0, 1, 0};
+    const auto da = gates(trace.da), dq = gates(trace.dq);
+    for (Index i = 0; i < width; ++i) {
+      part[i] = error(da[i], ones, gradient[i]);
+      part[width + i] = error(dq[i], ones, gradient[width + i]);
+    }
   } else if (input == p) {
-    for (Index row = 0; row < rows; ++row)
-      for (Index g = 0; g < 3; ++g)
-        for (Index j = 0; j < hidden; ++j) {
-          const Bounded cell = g == 1 ? trace.extra[row * hidden + j] : trace.c[row * hidden + j];
-          const Bounded term = trace.da[row * width + g * hidden + j] * cell;
-          part[g * hidden + j] += term.error + kept_sum * std::abs(term.value);
-        }
+    const auto a = gates(trace.da), before = units(trace.c), after = units(trace.extra);
+    for (Index i = 0; i < 3 * hidden; ++i)
+      part[i] = error(a[i], i / hidden == 1 ? after[i % hidden] : before[i % hidden], gradient[i]);
   }
 }
 

@@ -161,7 +161,7 @@ class SparseGemm final : public Operator {
   struct Rows {
     Index m, n, k;
     const double *values, *b;
-    const int64_t *columns, *starts;
+    const int32_t *columns, *starts;
 
     explicit Rows(const Context& c)
         : m(c.input(in_starts).elements() - 1),
@@ -169,8 +169,8 @@ class SparseGemm final : public Operator {
           k(c.input(in_b).shape()[0]),
           values(c.input(in_values).values<double>().data()),
           b(c.input(in_b).values<double>().data()),
-          columns(c.input(in_columns).values<int64_t>().data()),
-          starts(c.input(in_starts).values<int64_t>().data()) {
+          columns(c.input(in_columns).values<int32_t>().data()),
+          starts(c.input(in_starts).values<int32_t>().data()) {
       const Index count = c.input(in_values).elements();
       if (starts[0] != 0 || starts[m] != count || !std::is_sorted(starts, starts + m + 1))
         throw Error("{} starts of rows run from {} to {}; 0 to {}, never falling, is wanted", place, starts[0],

@@ -232,13 +232,25 @@ std::string constants_text(const Layout& layout, const Block& block) {
   return parts.empty() ? "" : fmt::format("{}\n", fmt::join(parts, ", "));
 }
 
+// The name of the first GPU, where a case of the block ran on one.
+std::string gpu_of(const Block& block, const Record& environment) {
+  const bool used = std::any_of(block.begin(), block.end(), [](const Row& row) {
+    return field_text(row.record->fields, "device").rfind("cuda", 0) == 0;
+  });
+  const auto gpus = environment.details.find("gpus");
+  if (!used || gpus == environment.details.end() || !gpus->is_array() || gpus->empty()) return {};
+  const auto name = gpus->front().find("name");
+  return name != gpus->front().end() && name->is_string() ? one_line(name->get<std::string>()) : "";
+}
+
 std::string machine_of(const Block& block, std::span<const Record> environments, Notes& notes) {
   const Record& r = *block.front().record;
   for (const Record& e : environments) {
     if (e.environment != r.environment) continue;
     const auto threads = r.fields.find("threads");
     const bool whole = threads != r.fields.end() && threads->is_number_integer();
-    const std::string text = machine_text(e, field_text(r.fields, "dtype"), whole ? threads->get<int>() : 1);
+    std::string text = machine_text(e, field_text(r.fields, "dtype"), whole ? threads->get<int>() : 1);
+    if (const std::string gpu = gpu_of(block, e); !gpu.empty()) text = gpu + " beside " + text;
     const std::string marks = notes.mark(e.warnings);
     return text.empty() || marks.empty() ? text + marks : text + " " + marks;
   }

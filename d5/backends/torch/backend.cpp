@@ -5,6 +5,7 @@
 
 #include <deque>
 
+#include "d5/backends/kernel.hpp"
 #include "d5/backends/torch/executable.hpp"
 #include "d5/backends/torch/library.hpp"
 #include "d5/backends/torch/probe.hpp"
@@ -20,6 +21,7 @@ class TorchBackend final : public Backend {
 
   std::optional<std::string> why_not(const Graph& graph, const CompileOptions& options) const override {
     if (auto reason = why_no_device(options.device)) return reason;
+    if (auto reason = why_not_named(graph, options.kernel, "torch")) return reason;
     const at::Device device = device_of(options.device);
     if (auto reason = why_not_math(options.math, device)) return reason;
     if (!options.keep_denormals) return "torch flushes denormals on the calling thread alone";

@@ -104,7 +104,7 @@ class TorchExecutable final : public Executable {
                   to_string(TensorSpec{canonical.dtype(), canonical.shape()}));
     const c10::DeviceGuard guard(device_);
     const at::NoGradGuard no_gradients;
-    const at::Tensor from = wrap(canonical);
+    const at::Tensor from = reordered_rows(value, wrap(canonical), true);
     if (role == Role::gradient) {
       if (value.output) slot.seeded[i] = true;
       at::Tensor& to = slot.gradients[i];
@@ -126,7 +126,7 @@ class TorchExecutable final : public Executable {
     const Tensor canonical(value.spec.dtype, value.spec.shape);
     const c10::DeviceGuard guard(device_);
     const c10::InferenceMode inference;
-    wrap(canonical).copy_(role == Role::gradient ? slot.gradients[i] : slot.values[i]);
+    wrap(canonical).copy_(reordered_rows(value, role == Role::gradient ? slot.gradients[i] : slot.values[i], false));
     return canonical;
   }
 
@@ -138,7 +138,7 @@ class TorchExecutable final : public Executable {
     const bool gradient = role == Role::gradient;
     const bool stays = gradient ? value.output || in_set_[i] : value.input || value.constant;
     const at::Tensor& tensor = gradient ? slot.gradients[i] : slot.values[i];
-    if (!stays || !tensor.is_contiguous()) return {};
+    if (!stays || !tensor.is_contiguous() || !value.rows.order.empty()) return {};
     const DType type = gradient && in_set_[i] ? parameters_.compute_dtype() : value.spec.dtype;
     return Tensor::view(type, value.spec.shape, tensor.data_ptr(), std::make_shared<at::Tensor>(tensor),
                         memory_of(device_));
@@ -207,6 +207,17 @@ class TorchExecutable final : public Executable {
     return stored_channels_last(value) ? tensor.contiguous(channels_last_format(value.spec.shape.rank())) : tensor;
   }
 
+  // From ONNX's order of rows to the library's, or back.
+  static at::Tensor reordered_rows(const PlannedValue& value, const at::Tensor& tensor, bool to_library) {
+    if (value.rows.order.empty()) return tensor;
+    std::vector<int64_t> order = value.rows.order;
+    if (!to_library)
+      for (size_t i = 0; i < order.size(); ++i)
+        order[static_cast<size_t>(value.rows.order[i])] = static_cast<int64_t>(i);
+    const Tensor list = Tensor::from<int64_t>({static_cast<Index>(order.size())}, order);
+    return tensor.index_select(1, wrap(list).to(tensor.device()));
+  }
+
   void join_parameters() {
     const bool add = !parameters_.frozen();
     for (const int i : plan_.parameters(graph_)) {
@@ -214,7 +225,7 @@ class TorchExecutable final : public Executable {
       const DType type = value.spec.dtype;
       if (type != DType::f32 && type != parameters_.compute_dtype()) continue;
       in_set_[i] = true;
-      const std::string layout = stored_channels_last(value) ? "channels_last" : "";
+      const std::string layout = stored_channels_last(value) ? "channels_last" : value.rows.name;
       if (add) {
         parameters_.add({.name = value.name, .spec = value.spec, .layout = layout, .trainable = value.differentiable});
       } else if (const auto& shared = parameters_.at(value.name);
@@ -353,11 +364,13 @@ std::optional<std::string> refusal(const Graph& graph, const CompileOptions& opt
   try {
     ParameterSet parameters(DType::f32, memory_of(device));
     TorchExecutable trial(graph, parameters, options, device);
+    for (const GraphInput& input : graph.inputs)
+      if (input.spec.known) trial.write(Executable::Role::value, input.name, *input.spec.known, 0);
     trial.forward({});
     if (options.mode == Mode::training) trial.backward({});
   } catch (const Error& error) {
     const std::string what = error.what();
-    for (const char* sign : {"not implemented", "not support", "nsupported"})
+    for (const char* sign : {"not implemented", "not support", "nsupported", "INTERNAL ASSERT FAILED"})
       if (what.find(sign) != std::string::npos) return what;
   }
   return {};

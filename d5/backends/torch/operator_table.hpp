@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 
@@ -26,6 +27,7 @@ struct Setup {
   const CompileOptions& options;
   at::Device device;
   const Position* position;  // of the run under way
+  std::vector<bool> owned;  // by input: a parameter that nobody else reads, so that its rows may be stored in any order
 
   bool has(size_t input) const { return input < inputs.size() && inputs[input].present; }
   bool wants(size_t output) const { return output < node.outputs.size() && !node.outputs[output].empty(); }
@@ -48,6 +50,12 @@ struct Prepared {
   // Where a node rounds to the type of its tensors on its way to the result, and why; by pass. Empty: sums and
   // intermediate results are held in f32 at least.
   std::string narrow_forward, narrow_backward;
+  // Owned inputs whose rows (axis 1) are stored in an order of the library's: its name, and which rows come first.
+  struct Rows {
+    std::string name;
+    std::vector<int64_t> order;
+  };
+  std::map<size_t, Rows> stored_rows = {};
 
   // Several ATen functions: each stores its result in the type of the tensors.
   Prepared rounds_between() &&;

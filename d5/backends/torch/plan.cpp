@@ -38,18 +38,24 @@ Plan::Plan(const Graph& graph, const CompileOptions& options, at::Device device,
     if (!numbers_.contains(name)) throw Error("[graph] {}: output '{}' is made by no node", graph.name, name);
     values[number(name)].output = true;
   }
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    for (const std::string& name : graph.nodes[n].inputs)
+      if (!name.empty()) values[number(name)].readers.push_back(n);
+  const bool reorders = options.layout == LayoutChoice::fast && !options.time_reorders;
+  for (const Node& node : graph.nodes) {
     PlannedNode planned;
     for (const std::string& name : node.inputs) planned.inputs.push_back(name.empty() ? -1 : number(name));
     for (const std::string& name : node.outputs) planned.outputs.push_back(name.empty() ? -1 : number(name));
+    Setup setup{
+        node, node.attributes, specs_of(specs, node.inputs), specs_of(specs, node.outputs), options, device, position,
+        {}};
     for (const int i : planned.inputs)
-      if (i >= 0) values[i].readers.push_back(n);
-    Setup setup{node,   node.attributes, specs_of(specs, node.inputs), specs_of(specs, node.outputs), options,
-                device, position};
+      setup.owned.push_back(reorders && i >= 0 && values[i].parameter && !values[i].output &&
+                            values[i].readers.size() == 1);
     planned.prepared = prepare(setup);
     if (!planned.prepared.why_not.empty())
       throw Error("[graph] {}: node '{}' ({}): {}", graph.name, node.name, node.op, planned.prepared.why_not);
+    for (const auto& [input, rows] : planned.prepared.stored_rows) values[planned.inputs[input]].rows = rows;
     if (planned.prepared.spatial && options.layout == LayoutChoice::fast)
       for (const auto* list : {&planned.inputs, &planned.outputs})
         for (const int i : *list)

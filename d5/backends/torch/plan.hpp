@@ -17,6 +17,7 @@ struct PlannedValue {
   bool input = false, parameter = false, constant = false, output = false, differentiable = true;
   bool gradient = false;  // an input's, wanted; or an output's, which is seeded
   bool channels_last = false;
+  Prepared::Rows rows;  // empty: as ONNX has them
   std::vector<size_t> readers;
 
   bool kept() const { return input || constant || output; }

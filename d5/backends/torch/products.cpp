@@ -8,6 +8,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/sparse_compressed_tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -170,7 +171,18 @@ Prepared transposed_convolution(const Setup& setup) {
           narrow_f16(setup)};
 }
 
+// A in compressed rows: values, columns, starts of rows; B is dense.
+Prepared sparse_gemm(const Setup& setup) {
+  const std::vector<int64_t> sizes{setup.outputs[0].shape[0], setup.inputs[3].shape[0]};
+  const auto options = at::dtype(scalar_type(setup.dtype())).device(setup.device).layout(at::kSparseCsr);
+  return {[=](Inputs in, Outputs out) {
+            out[0] = at::mm(at::sparse_compressed_tensor(in[2], in[1], in[0], sizes, options), in[3]);
+          },
+          "aten::sparse_compressed_tensor, mm"};
+}
+
 }  // namespace
+D5_TORCH_OPERATOR("SparseGemm", sparse_gemm);
 D5_TORCH_OPERATOR("Gemm", gemm);
 D5_TORCH_OPERATOR("MatMul", matmul);
 D5_TORCH_OPERATOR("Conv", convolution);

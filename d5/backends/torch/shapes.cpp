@@ -7,13 +7,19 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/einsum.h>
 #include <ATen/ops/gather.h>
+#include <ATen/ops/index_add.h>
+#include <ATen/ops/index_copy.h>
+#include <ATen/ops/index_reduce.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/nonzero.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/pixel_shuffle.h>
 #include <ATen/ops/remainder.h>
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/scatter_add.h>
 #include <ATen/ops/scatter_reduce.h>
+#include <ATen/ops/tril.h>
+#include <ATen/ops/triu.h>
 #include <ATen/ops/where.h>
 
 #include <algorithm>
@@ -195,28 +201,42 @@ Prepared gather_elements(const Setup& setup) {
           narrow_gradient};
 }
 
-// Tuples become numbers of rows: batch x indexed axes in one, the rest in the other.
+// Tuples of coordinates as numbers of rows, of the axes `first` .. `first + tuple` of the data.
+class TupleNumbers {
+ public:
+  TupleNumbers(const Setup& setup, const Shape& x, size_t first, size_t tuple) : tuple_(static_cast<int64_t>(tuple)) {
+    std::vector<int64_t> sizes, steps(tuple, 1);
+    for (size_t k = 0; k < tuple; ++k) sizes.push_back(x[first + k]);
+    for (size_t k = tuple; k-- > 1;) steps[k - 1] = steps[k] * sizes[k];
+    const auto list = [&](const std::vector<int64_t>& values) {
+      return wrap(d5::Tensor::from<int64_t>({static_cast<Index>(values.size())}, values))
+          .to(setup.device, at::kLong, false, true);
+    };
+    sizes_ = list(sizes);
+    steps_ = list(steps);
+  }
+  at::Tensor operator()(const at::Tensor& indices, int64_t batch, int64_t tuples) const {
+    const at::Tensor coordinates = indices.to(at::kLong).reshape({batch, tuples, tuple_});
+    return at::remainder(coordinates, sizes_).mul(steps_).sum(-1);
+  }
+
+ private:
+  int64_t tuple_;
+  at::Tensor sizes_, steps_;
+};
+
 Prepared gather_nd(const Setup& setup) {
   const Shape &x = setup.inputs[0].shape, &indices = setup.inputs[1].shape;
   const auto batch_axes = static_cast<size_t>(setup.attributes.integer("batch_dims", 0));
   const auto tuple = static_cast<size_t>(indices.back());
   const int64_t batch = x.elements(0, batch_axes), tuples = indices.elements(batch_axes, indices.rank() - 1),
                 rows = x.elements(batch_axes, batch_axes + tuple), rest = x.elements(batch_axes + tuple, x.rank());
-  std::vector<int64_t> axis_sizes, strides(tuple, 1);
-  for (size_t k = 0; k < tuple; ++k) axis_sizes.push_back(x[batch_axes + k]);
-  for (size_t k = tuple; k-- > 1;) strides[k - 1] = strides[k] * axis_sizes[k];
-  const auto options = at::dtype(at::kLong).device(setup.device);
-  const auto list = [&](const std::vector<int64_t>& values) {
-    return wrap(d5::Tensor::from<int64_t>({static_cast<Index>(values.size())}, values))
-        .to(setup.device, at::kLong, false, true);
-  };
-  const at::Tensor sizes_of_axes = list(axis_sizes), step = list(strides),
-                   first = at::arange(batch, options).mul(rows).unsqueeze(1);
+  const TupleNumbers numbers(setup, x, batch_axes, tuple);
+  const at::Tensor first = at::arange(batch, at::dtype(at::kLong).device(setup.device)).mul(rows).unsqueeze(1);
   const auto sizes = setup.outputs[0].shape.sizes();
   return {[=](Inputs in, Outputs out) {
-            const at::Tensor coordinates = in[1].to(at::kLong).reshape({batch, tuples, static_cast<int64_t>(tuple)});
-            const at::Tensor numbers = at::remainder(coordinates, sizes_of_axes).mul(step).sum(-1).add(first);
-            out[0] = at::index_select(in[0].reshape({batch * rows, rest}), 0, numbers.reshape({-1})).reshape(sizes);
+            const at::Tensor at = numbers(in[1], batch, tuples).add(first).reshape({-1});
+            out[0] = at::index_select(in[0].reshape({batch * rows, rest}), 0, at).reshape(sizes);
           },
           "aten::index_select",
           false,
@@ -241,6 +261,57 @@ Prepared scatter_elements(const Setup& setup) {
       .rounds_between();
 }
 
+// The rows that tuples of coordinates mean: the data is rows x rest.
+Prepared scatter_nd(const Setup& setup) {
+  const Shape &x = setup.inputs[0].shape, &indices = setup.inputs[1].shape;
+  const auto tuple = static_cast<size_t>(indices.back());
+  const int64_t tuples = indices.elements(0, indices.rank() - 1), rows = x.elements(0, tuple),
+                rest = x.elements(tuple, x.rank());
+  const TupleNumbers numbers(setup, x, 0, tuple);
+  const auto sizes = x.sizes();
+  const std::string reduction = setup.attributes.text("reduction", "none");
+  const std::string word = reduction == "mul" ? "prod" : reduction == "max" ? "amax" : "amin";
+  return Prepared{[=](Inputs in, Outputs out) {
+                    const at::Tensor data = in[0].reshape({rows, rest}), updates = in[2].reshape({tuples, rest});
+                    const at::Tensor at = numbers(in[1], 1, tuples).reshape({-1});
+                    out[0] = (reduction == "none"  ? at::index_copy(data, 0, at, updates)
+                              : reduction == "add" ? at::index_add(data, 0, at, updates)
+                                                   : at::index_reduce(data, 0, at, updates, word))
+                                 .reshape(sizes);
+                  },
+                  reduction == "none"  ? "aten::index_copy"
+                  : reduction == "add" ? "aten::index_add"
+                                       : "aten::index_reduce"}
+      .rounds_between();
+}
+
+Prepared triangle(const Setup& setup) {
+  const auto diagonal = setup.real(1, 0);
+  if (!diagonal) return refuse("k must be known before the run");
+  const auto k = static_cast<int64_t>(*diagonal);
+  if (setup.attributes.flag("upper", true))
+    return elementwise([k](const at::Tensor& x) { return at::triu(x, k); }, "triu");
+  return elementwise([k](const at::Tensor& x) { return at::tril(x, k); }, "tril");
+}
+
+Prepared one_hot(const Setup& setup) {
+  const auto axis = static_cast<int64_t>(valid_axis(setup.attributes.integer("axis", -1), setup.rank() + 1, place));
+  const int64_t depth = setup.outputs[0].shape[static_cast<size_t>(axis)];
+  std::vector<int64_t> sizes(setup.rank() + 1, 1);
+  sizes[static_cast<size_t>(axis)] = depth;
+  const at::Tensor classes = at::arange(depth, at::dtype(at::kLong).device(setup.device)).view(sizes);
+  return {[=](Inputs in, Outputs out) {
+            const at::Tensor given = in[0].to(at::kLong), from_start = at::where(given.lt(0), given.add(depth), given);
+            out[0] = at::where(from_start.unsqueeze(axis).eq(classes), in[2].select(0, 1), in[2].select(0, 0));
+          },
+          "aten::eq, where"};
+}
+
+Prepared non_zero(const Setup&) {
+  return {[](Inputs in, Outputs out) { out[0] = at::nonzero(in[0].dim() == 0 ? in[0].reshape({1}) : in[0]).t(); },
+          "aten::nonzero"};
+}
+
 Prepared depth_to_space(const Setup& setup) {
   const int64_t block = setup.attributes.integer("blocksize", 1);
   if (setup.attributes.text("mode", "DCR") == "CRD")
@@ -258,11 +329,11 @@ Prepared space_to_depth(const Setup& setup) {
   const int64_t block = setup.attributes.integer("blocksize", 1);
   const Shape &x = setup.inputs[0].shape, &y = setup.outputs[0].shape;
   const std::vector<int64_t> apart{x[0], x[1], y[2], block, y[3], block}, sizes = y.sizes();
-  return elementwise(
-      [=](const at::Tensor& in) {
-        return in.reshape(apart).permute({0, 3, 5, 1, 2, 4}).reshape(sizes);
-      },
-      "reshape, permute, reshape");
+  const bool channels_first = setup.attributes.text("mode", "DCR") == "CRD";
+  const std::vector<int64_t> order =
+      channels_first ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4};
+  return elementwise([=](const at::Tensor& in) { return in.reshape(apart).permute(order).reshape(sizes); },
+                     "reshape, permute, reshape");
 }
 
 Prepared einsum(const Setup& setup) {
@@ -294,6 +365,11 @@ D5_TORCH_OPERATOR("Gather", gather);
 D5_TORCH_OPERATOR("GatherElements", gather_elements);
 D5_TORCH_OPERATOR("GatherND", gather_nd);
 D5_TORCH_OPERATOR("ScatterElements", scatter_elements);
+D5_TORCH_OPERATOR("ScatterND", scatter_nd);
+D5_TORCH_OPERATOR("Trilu", triangle);
+D5_TORCH_OPERATOR("OneHot", one_hot);
+D5_TORCH_OPERATOR("NonZero", non_zero);
+D5_TORCH_OPERATOR("Range", constant);
 D5_TORCH_OPERATOR("DepthToSpace", depth_to_space);
 D5_TORCH_OPERATOR("SpaceToDepth", space_to_depth);
 D5_TORCH_OPERATOR("Einsum", einsum);

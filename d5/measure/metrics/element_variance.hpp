@@ -23,7 +23,8 @@ class ElementVariance {
     int runs = 0;
     double variance(size_t i) const {
       if (runs < 2) return 0;
-      return std::max(0.0, (squares[i] - sum[i] * sum[i] / runs) / (runs - 1));
+      const double v = (squares[i] - sum[i] * sum[i] / runs) / (runs - 1);
+      return v < 0 ? 0 : v;  // NaN stays
     }
   };
 

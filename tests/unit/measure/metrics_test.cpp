@@ -5,8 +5,10 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 
+#include "d5/core/rng.hpp"
 #include "d5/measure/energy_counter.hpp"
 #include "d5/measure/metric.hpp"
 #include "d5/measure/metrics/heat_map.hpp"
@@ -41,10 +43,14 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// Ten times 1 .. 10 ms: median 5.5 ms, interval [x(2), x(9)] = [2, 9] ms.
-Measured ten_times() {
+// Ten times each of 1 to 10 ms, shuffled: their median is 5.5 ms.
+Measured hundred_times() {
   Measured m;
-  const std::vector<double> seconds{0.003, 0.008, 0.001, 0.010, 0.006, 0.005, 0.002, 0.009, 0.004, 0.007};
+  std::vector<int64_t> order(100);
+  std::iota(order.begin(), order.end(), 0);
+  shuffle(order, Rng(1));
+  std::vector<double> seconds;
+  for (const int64_t i : order) seconds.push_back(0.001 * static_cast<double>(1 + i / 10));
   m.time = summarize(seconds);
   m.flops = 11e6;
   m.bytes = 22e6;
@@ -52,7 +58,7 @@ Measured ten_times() {
 }
 
 TEST(Metrics, TimeAndItsRates) {
-  const Measured m = ten_times();
+  const Measured m = hundred_times();
   const Metric time = *meter("time")->value(m);
   EXPECT_EQ(time.unit, "s");
   EXPECT_DOUBLE_EQ(time.median, 0.0055);
@@ -68,7 +74,7 @@ TEST(Metrics, TimeAndItsRates) {
 
 TEST(Metrics, WhatWasNotMeasuredHasNoValue) {
   for (const std::string& name : registry_names(metrics::kind)) EXPECT_FALSE(meter(name)->value({})) << name;
-  Measured no_flops = ten_times();
+  Measured no_flops = hundred_times();
   no_flops.flops = 0;
   EXPECT_FALSE(meter("gflops")->value(no_flops));
 }
