@@ -103,14 +103,15 @@ class PartsKernel final : public OwnKernel {
   int parts_ = 1;
 };
 
-// Between f32, bf16, f16 and bool by tiles; between these and 32- and 64-bit types as core converts.
+// Between f32, bf16, f16 and bool by tiles; else from and to floats as core converts.
 class CastKernel final : public OwnKernel {
  protected:
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     const DType from = setup.inputs[0].dtype, to = setup.outputs[0].dtype;
     if (is_tile_type(from) && is_tile_type(to)) return {};
-    const auto wide = [](DType t) { return t == DType::f64 || t == DType::i32 || t == DType::i64 || is_tile_type(t); };
-    if (wide(from) && wide(to) && (is_float(from) || is_float(to)) && !setup.wants_gradient[0]) return {};
+    const bool plain = bits(from) >= 8 && bits(to) >= 8 && from != DType::string;
+    const bool narrow_float = is_float(to) && bits(to) == 8;  // its overflow has rules of its own
+    if (plain && !narrow_float && (is_float(from) || is_float(to)) && !setup.wants_gradient[0]) return {};
     return fmt::format("its kernel does not convert {} to {}", name(from), name(to));
   }
 
@@ -136,6 +137,32 @@ class CastKernel final : public OwnKernel {
   Index elements_ = 0;
 };
 
+// One element, in a shape that is known.
+class ConstantOfShapeKernel final : public OwnKernel {
+ protected:
+  std::optional<std::string> cannot(const KernelSetup& setup) const override {
+    return not_whole_bytes(setup.outputs[0]);
+  }
+  void build(const KernelSetup& setup) override {
+    const auto given = setup.node.attributes.tensor("value");
+    value_ = given ? given->clone() : Tensor::scalar(0, DType::f32);
+    elements_ = setup.outputs[0].elements();
+    parts_ = threads();
+  }
+  void run(Pass, const Buffers& b) override {
+    const Index size = element_bytes(value_.dtype());
+    for_each_part(elements_ < (1 << 16) ? 1 : parts_, elements_, [&](int, Index first, Index last) {
+      copy_strided(static_cast<char*>(b.outputs[0]) + first * size, 1, static_cast<const char*>(value_.data()), 0,
+                   last - first, size);
+    });
+  }
+
+ private:
+  Tensor value_;
+  Index elements_ = 0;
+  int parts_ = 1;
+};
+
 class KnownKernel final : public OwnKernel {
  protected:
   std::optional<std::string> cannot(const KernelSetup&) const override {
@@ -156,6 +183,6 @@ D5_REGISTER_KERNEL(onednn, "Cast", "builtin", CastKernel);
 D5_REGISTER_KERNEL(onednn, "Shape", "builtin", KnownKernel);
 D5_REGISTER_KERNEL(onednn, "Size", "builtin", KnownKernel);
 D5_REGISTER_KERNEL(onednn, "Constant", "builtin", KnownKernel);
-D5_REGISTER_KERNEL(onednn, "ConstantOfShape", "builtin", KnownKernel);
+D5_REGISTER_KERNEL(onednn, "ConstantOfShape", "builtin", ConstantOfShapeKernel);
 D5_REGISTER_KERNEL(onednn, "Range", "builtin", KnownKernel);
 }  // namespace d5::onednn::own
