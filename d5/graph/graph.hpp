@@ -11,7 +11,7 @@
 namespace d5 {
 
 struct Node {
-  std::string op;                   // ONNX's name: "Conv"
+  std::string op;                   // ONNX's name: "Conv"; of another domain: "ai.onnx.ml:Scaler"
   std::string name;                 // unique in the graph; for messages
   std::vector<std::string> inputs;  // names of values; "" is an absent optional input
   std::vector<std::string> outputs;
@@ -23,6 +23,10 @@ struct GraphInput {
   TensorSpec spec;
   bool parameter = false;      // a trainable weight rather than data
   bool differentiable = true;  // false: nobody may ask for its gradient (running statistics)
+  // By axis: "N" where the spec holds what is bound to a free size; "" (or none at all): fixed.
+  std::vector<std::string> symbols = {};
+  // How a parameter starts: "zeros", "ones", "he", ... A value in Graph::initial comes first.
+  std::string initialiser = {};
 };
 
 struct Graph {
@@ -30,7 +34,8 @@ struct Graph {
   std::vector<GraphInput> inputs;
   std::vector<std::string> outputs;
   std::map<std::string, Tensor> constants;
-  std::vector<Node> nodes;  // in an order in which they can run
+  std::map<std::string, Tensor> initial;  // of parameters: values before the first step (read from a file)
+  std::vector<Node> nodes;                // in an order in which they can run
 };
 
 using Specs = std::map<std::string, TensorSpec>;
