@@ -16,6 +16,8 @@ source scripts/common.sh
 
 onednn_release=2023.2.0 # oneDNN 3.2 that needs libgomp and nothing else
 torch_release=2.15.0
+# What `import torch` and torch.compile want beside the wheel, for the test of the worker in Python; a few MB.
+torch_packages=(typing_extensions sympy mpmath networkx jinja2 markupsafe filelock fsspec)
 cuda_release=13.4.92 # libcudart and libcupti, which the wheel's libraries are linked to even without a device
 prefix=$PWD/build/dependencies
 parts=(onednn torch)
@@ -130,7 +132,13 @@ if [[ $torch ]] && ! has_torch; then
   fi
 fi
 
-if ((${#needed[@]} + ${#wanted[@]} == 0)) && [[ ! $fetch_onednn && ! $fetch_torch ]]; then
+# Beside our own wheel alone: another PyTorch has them.
+fetch_torch_packages=
+if [[ $tests && $torch && ! -e $prefix/torch-packages ]] && [[ $fetch_torch || -e $prefix/torch-$torch_release ]]; then
+  fetch_torch_packages=1
+fi
+
+if ((${#needed[@]} + ${#wanted[@]} == 0)) && [[ ! $fetch_onednn && ! $fetch_torch && ! $fetch_torch_packages ]]; then
   echo "Nothing is missing."
   exit 0
 fi
@@ -189,12 +197,12 @@ if may_install; then
       echo "oneDNN: the distribution has ${candidate:-none}, version 3 is needed; taking the wheels instead"
     fi
   fi
-  if [[ $fetch_onednn || $fetch_torch ]]; then
+  if [[ $fetch_onednn || $fetch_torch || $fetch_torch_packages ]]; then
     has_venv || needed+=(python3 python3-venv)
   fi
   ((${#needed[@]} + ${#wanted[@]} == 0)) || install "${needed[@]}" "${wanted[@]}"
 else
-  [[ $fetch_onednn || $fetch_torch ]] && ! has_venv && needed+=(python3-venv)
+  [[ $fetch_onednn || $fetch_torch || $fetch_torch_packages ]] && ! has_venv && needed+=(python3-venv)
   ((${#needed[@]} == 0)) || refuse "${needed[@]}" "${wanted[@]}"
   ((${#wanted[@]} == 0)) || echo "Not there, and not needed: ${wanted[*]}"
 fi
@@ -221,4 +229,9 @@ if [[ $fetch_torch ]]; then
   compgen -G "$prefix/lib/python3*/site-packages/torch/lib/libtorch_cpu.so" >/dev/null ||
     die "the wheel of torch $torch_release holds no libtorch_cpu.so"
   touch "$prefix/torch-$torch_release"
+fi
+
+if [[ $fetch_torch_packages ]]; then
+  fetch torch "${torch_packages[@]}"
+  touch "$prefix/torch-packages"
 fi

@@ -40,6 +40,7 @@ class Context {
   std::vector<Tensor> inputs, outputs, output_gradients, input_gradients;
   std::vector<Tensor> saved;  // what forward keeps for backward (a dropout mask); the operator fills it
   Position position;
+  double round_off = 0x1p-24;  // of the arithmetic that magnitude() speaks of: how near to a kink is undecided
 
   const Tensor& input(size_t i) const { return at(inputs, i); }
   const Tensor& output(size_t i) const { return at(outputs, i); }
