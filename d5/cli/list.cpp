@@ -9,6 +9,7 @@
 #include "d5/cli/plugins.hpp"
 #include "d5/cli/support.hpp"
 #include "d5/core/dtype.hpp"
+#include "d5/graph/transform.hpp"
 #include "d5/measure/metric.hpp"
 #include "d5/measure/stopping.hpp"
 #include "d5/networks/network.hpp"
@@ -84,6 +85,13 @@ std::vector<Json> list_metrics() {
   return rows;
 }
 
+std::vector<Json> list_transforms() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(transforms::kind))
+    rows.push_back({{"name", name}, {"about", registered<transforms>(name).about}});
+  return rows;
+}
+
 std::vector<Json> plain(const std::vector<std::string>& names) {
   std::vector<Json> rows;
   for (const std::string& name : names) rows.push_back({{"name", name}});
@@ -92,13 +100,10 @@ std::vector<Json> plain(const std::vector<std::string>& names) {
 
 const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
   static const std::map<std::string, std::function<std::vector<Json>()>> all{
-      {"backends", list_backends},
-      {"operators", list_operators},
-      {"networks", list_networks},
-      {"dtypes", [] { return plain(dtype_names()); }},
-      {"suites", list_suites},
-      {"metrics", list_metrics},
-      {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
+      {"backends", list_backends},     {"operators", list_operators},
+      {"networks", list_networks},     {"dtypes", [] { return plain(dtype_names()); }},
+      {"suites", list_suites},         {"metrics", list_metrics},
+      {"transforms", list_transforms}, {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
   };
   return all;
 }
@@ -127,6 +132,7 @@ void print_row(const Json& row) {
                        row["about"].get<std::string>());
     if (row.contains("unavailable")) text += fmt::format("; unavailable: {}", row["unavailable"].get<std::string>());
   }
+  if (row.size() == 2 && row.contains("about")) text = fmt::format("{:<16} {}", text, row["about"].get<std::string>());
   std::cout << text << "\n";
 }
 
@@ -140,7 +146,8 @@ RunCommand add_list(CLI::App& program) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command =
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
-  command->add_option("kind", flags->kind, "backends, operators, networks, dtypes, suites, metrics or stopping-rules");
+  command->add_option("kind", flags->kind,
+                      "backends, operators, networks, dtypes, suites, metrics, transforms or stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";
   command
