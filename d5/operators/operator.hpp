@@ -172,6 +172,8 @@ struct operators {
 
 // The case that these values describe, with every default filled in and unknown names refused.
 Attributes complete_values(std::string_view op, const OperatorEntry&, const Attributes& values);
+// The same for whatever else has such parameters: a network.
+Attributes complete_values(std::string_view of, std::span<const Parameter>, const Attributes& values);
 
 // "3x3" or "3" (repeated `count` times) as integers; UsageError names the parameter.
 std::vector<int64_t> sizes(const Attributes& values, const std::string& name, size_t count);
