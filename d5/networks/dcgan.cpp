@@ -21,10 +21,9 @@ std::vector<Parameter> common_parameters() {
 }
 
 Index smallest(const Attributes& v, std::string_view network) {
-  const Index size = v.integer("size", 0), depth = v.integer("depth", 0);
-  if (depth < 1 || depth > 16 || size < 1 || size % (Index{1} << depth) != 0)
-    throw UsageError("[{}] size is {}, depth {}; a multiple of 2^depth is wanted, depth from 1 to 16", network, size,
-                     depth);
+  const Index size = v.integer("size", 0), depth = in_range(v, "depth", 1, 16, network);
+  if (size < 1 || size % (Index{1} << depth) != 0)
+    throw UsageError("[{}] size is {}, depth {}; a multiple of 2^depth is wanted", network, size, depth);
   return size >> depth;
 }
 
