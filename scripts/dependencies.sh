@@ -18,8 +18,8 @@ source scripts/common.sh
 
 onednn_release=2023.2.0 # oneDNN 3.2 that needs libgomp and nothing else
 torch_release=2.15.0
-# What `import torch` and torch.compile want beside the wheel, for the test of the worker in Python; a few MB.
-torch_packages=(typing_extensions sympy mpmath networkx jinja2 markupsafe filelock fsspec)
+# What `import torch` and torch.compile want beside the wheel, for the test of the worker in Python; 10 MB to fetch.
+torch_packages=(typing_extensions sympy 'mpmath<1.4' networkx jinja2 markupsafe filelock fsspec)
 cuda_release=13.4.92 # libcudart and libcupti, which the wheel's libraries are linked to even without a device
 onnxruntime_release=1.31.1
 prefix=$PWD/build/dependencies
