@@ -19,6 +19,7 @@ namespace {
 
 struct Plan {
   std::vector<std::string> suites, sets{"training"}, passes{"forward", "backward"};
+  std::string only;  // cases whose label holds this
   int repetitions = 8, blocks = 7;
   double slice_seconds = 0.005, case_seconds = 6, least_seconds = 5e-5, most_seconds = 0.5;
 };
@@ -187,6 +188,7 @@ int run(const OverheadProgram& program, const Plan& plan) {
   std::string worst_case;
   int outside = 0, repeated = 0;
   for (const OverheadCase& c : cases_of(plan)) {
+    if (c.label().find(plan.only) == std::string::npos) continue;
     Measured m = measure(c, *backend, program, plan);
     if (!m.comparison) {
       ++outside;
@@ -211,7 +213,8 @@ int run(const OverheadProgram& program, const Plan& plan) {
     worst_low = std::max(worst_low, interval ? interval->low : m.comparison->ratio);
   }
   if (ratios.empty())
-    throw Error("[overhead] no case takes between {} and {} s", plan.least_seconds, plan.most_seconds);
+    throw Error("[overhead] no case{} takes between {} and {} s", plan.only.empty() ? "" : " with '" + plan.only + "'",
+                plan.least_seconds, plan.most_seconds);
   const double middle = median(ratios);
   const bool passed = middle <= most_middle && worst_low <= most_worst;
   fmt::print("\n{} cases, {} of them measured again; {} more take less than {} or more than {} s\n", ratios.size(),
@@ -251,6 +254,7 @@ int overhead_main(int argc, char** argv, const OverheadProgram& program) {
   app.add_option("--pass", plan.passes, "forward, backward [both]")
       ->delimiter(',')
       ->check(CLI::IsMember({"forward", "backward"}));
+  app.add_option("--only", plan.only, "cases whose line begins or goes on with this, as it is printed");
   app.add_option("--repetitions", plan.repetitions, "times that both sides are made anew")->check(CLI::Range(6, 1000));
   app.add_option("--blocks", plan.blocks, "d5-direct-direct-d5 blocks in each, at most")->check(CLI::Range(1, 1000));
   app.add_option("--slice", plan.slice_seconds, "seconds of one slice, at least one iteration")
