@@ -123,12 +123,6 @@ class NetSession final : public Session {
     if (pass_ != NetPass::forward) timed_.executable->backward({.observer = observer});
   }
 
-  static void run_once(Executable& executable, Backend& backend, Mode mode) {
-    executable.forward({});
-    if (mode == Mode::training) executable.backward({});
-    backend.synchronize();
-  }
-
   // Samples of a batch do not depend on each other where the network is used, so the oracle looks at the first few of
   // them. Where it learns they do (batch normalisation), so the same network with a small batch is compiled as well,
   // and the large one must give at the end what it gave at the beginning.
