@@ -44,7 +44,8 @@ struct Generator {
     const auto active = [&](Index i, const Edge& x) {
       return b.relu(fmt::format("relu{}", i), b.batch_norm(fmt::format("bn{}", i), x));
     };
-    Edge x = b.linear("h0", b.input("noise", {v.integer("noise", 0)}), maps * side * side, "normal:0.02");
+    Edge x =
+        b.linear("h0", b.input("noise", {v.integer("noise", 0)}), Shape{maps, side, side}.elements(), "normal:0.02");
     x = active(0, b.reshape("h0.image", x, {0, maps, side, side}));
     for (Index i = 1; i < depth; ++i) x = active(i, b.conv_transpose(fmt::format("h{}", i), x, maps >> i, 5, halving));
     x = b.conv_transpose(fmt::format("h{}", depth), x, v.integer("channels", 0), 5, halving);

@@ -70,9 +70,9 @@ class Softmax final : public Operator {
       const double top = *std::ranges::max_element(x);
       double mean = 0;
       // What minus infinity hides is zero without an error.
-      const auto share = [&](size_t i) { return y[i] == 0 ? 0 : y[i] * (top - x[i]); };
-      for (size_t i = 0; i < x.size(); ++i) mean += share(i);
-      for (size_t i = 0; i < x.size(); ++i) out[i] = y[i] * (1 + mean) + share(i) + flushed;
+      const auto share = [top](double x_i, double y_i) { return y_i == 0 ? 0 : y_i * (top - x_i); };
+      for (size_t i = 0; i < x.size(); ++i) mean += share(x[i], y[i]);
+      for (size_t i = 0; i < x.size(); ++i) out[i] = y[i] * (1 + mean) + share(x[i], y[i]) + flushed;
     }
     if (pass == Pass::forward) return scale;
     for (auto [y, dy, out] : lines<double>(axis_, c.output(0), c.output_gradient(0), scale)) {
