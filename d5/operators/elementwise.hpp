@@ -142,6 +142,7 @@ class Unary final : public Operator {
       const Tensor& result = pass == Pass::forward ? c.output(0) : c.input_gradient(0);
       return result.cast(DType::f64);
     } else {
+      if (c.input(0).dtype() != DType::f64) return c.output(0).cast(DType::f64);
       Tensor scale(DType::f64, c.input(0).shape());
       const auto x = c.input(0).values<double>(), out = scale.values<double>();
       for_each_element(scale.elements(), [&](Index i) {
