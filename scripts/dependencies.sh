@@ -103,6 +103,8 @@ need libfmt-dev fmt/core.h
 need nlohmann-json3-dev nlohmann/json.hpp
 need libtomlplusplus-dev toml++/toml.h
 need libcli11-dev CLI/CLI.hpp
+need protobuf-compiler protoc
+need libprotobuf-dev google/protobuf/message_lite.h
 present ccache || wanted+=(ccache)
 if [[ $tests ]]; then
   need libgtest-dev gtest/gtest.h

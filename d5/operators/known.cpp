@@ -47,7 +47,7 @@ std::vector<Index> known_integers(const TensorSpec& spec, std::string_view name,
   check_index_type(spec, name, place);
   if (spec.shape.rank() > 1)
     throw Error("{} {} is {}, of rank {}; a list is wanted", place, name, to_string(spec.shape), spec.shape.rank());
-  if (!spec.known) throw Error("{} the value of {} must be known before the run; it is not", place, name);
+  if (!spec.known) throw UnknownValue("{} the value of {} must be known before the run; it is not", place, name);
   return integers(*spec.known);
 }
 

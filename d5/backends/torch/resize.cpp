@@ -32,7 +32,8 @@ Prepared resize(const Setup& setup) {
     return refuse("torch's antialiasing and borders follow other rules");
   if (a.text("keep_aspect_ratio_policy", "stretch") != "stretch")
     return refuse("torch stretches each axis by its own ratio");
-  if (where == "tf_crop_and_resize" || where == "half_pixel_symmetric" || where == "pytorch_half_pixel")
+  if (where == "tf_crop_and_resize" || where == "half_pixel_symmetric" || where == "pytorch_half_pixel" ||
+      where == "tf_half_pixel_for_nn")
     return refuse("torch has no coordinates {}", where);
   const bool corners = where == "align_corners";
   const bool floor = mode == "nearest" && where == "asymmetric" && nearest == "floor",
