@@ -37,7 +37,7 @@ void for_each_node(const Graph& graph, F&& f) {
 }  // namespace
 
 ValueFunction find_value_function(const std::string& op) {
-  for (const auto& rows : {control_flow_functions(), sequence_functions()})
+  for (const auto& rows : {control_flow_functions(), sequence_functions(), attention_functions()})
     for (const ValueFunctionRow& row : rows)
       if (op == row.op) return row.run;
   return nullptr;
@@ -96,7 +96,10 @@ std::vector<Tensor> evaluate_node(const Node& node, const Operator& op, const st
     throw Error("{} outputs are asked for; it makes {}", node.outputs.size(), made.size());
   Context context;
   context.position = options.position;
-  for (const Tensor& input : inputs) context.inputs.push_back(widened(input));
+  for (const Tensor& input : inputs) {
+    context.inputs.push_back(widened(input));
+    context.input_types.push_back(input.dtype());
+  }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const DType type = compute_dtype(made[i].dtype);
     if (static_cast<size_t>(storage_bytes(type, made[i].elements())) > options.most_bytes)

@@ -33,7 +33,7 @@ double coordinate(const std::string& mode, double o, double input, double output
   if (mode == "asymmetric") return o / scale;
   if (mode == "tf_half_pixel_for_nn") return (o + 0.5) / scale;  // opsets 11 and 12
   if (mode == "align_corners") return resized == 1 ? 0 : o * (input - 1) / (resized - 1);
-  if (mode == "pytorch_half_pixel" && resized == 1) return -0.5;
+  if (mode == "pytorch_half_pixel" && output <= 1) return 0;
   if (mode == "tf_crop_and_resize") {
     const double length = (roi_end - roi_start) * (input - 1), start = roi_start * (input - 1);
     return start + (resized == 1 ? length / 2 : o * length / (resized - 1));

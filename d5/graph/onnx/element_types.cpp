@@ -35,11 +35,11 @@ constexpr std::array rows{
     Row{21, "uint4", DType::u4},
     Row{22, "int4", DType::i4},
     Row{23, "float4e2m1", DType::f4e2m1},
-    Row{24, "float8e8m0", {}},
-    Row{25, "uint2", {}},
-    Row{26, "int2", {}},
-    Row{27, "float6e2m3", {}},
-    Row{28, "float6e3m2", {}},
+    Row{24, "float8e8m0", DType::f8e8m0},
+    Row{25, "uint2", DType::u2},
+    Row{26, "int2", DType::i2},
+    Row{27, "float6e2m3", DType::f6e2m3},
+    Row{28, "float6e3m2", DType::f6e3m2},
 };
 
 const Row* find_row(int64_t code) {

@@ -39,6 +39,8 @@ const std::map<std::string, int64_t>& first_versions() {
 // Attributes that came later than their operator.
 const std::map<std::pair<std::string, std::string>, int64_t>& attribute_versions() {
   static const std::map<std::pair<std::string, std::string>, int64_t> versions{
+      {{"Attention", "left_window_size"}, 25},
+      {{"Attention", "right_window_size"}, 25},
       {{"AveragePool", "dilations"}, 19},
       {{"Cast", "saturate"}, 19},
       {{"Cast", "round_mode"}, 24},
@@ -65,6 +67,11 @@ int64_t first_version(DType type) {
     case DType::i4:
     case DType::u4: return 21;
     case DType::f4e2m1: return 23;
+    case DType::f8e8m0: return 24;
+    case DType::i2:
+    case DType::u2: return 25;
+    case DType::f6e2m3:
+    case DType::f6e3m2: return 28;
     default: return base;
   }
 }

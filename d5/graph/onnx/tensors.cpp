@@ -91,7 +91,33 @@ Tensor typed_tensor(const List& list, const char* field, DType type, const Shape
   return tensor;
 }
 
+// Elements of 6 bits have an entry of their own in a list; in bytes they follow each other without gaps.
+template <class F>
+void for_each_six_bits(const Tensor& tensor, F&& f) {
+  auto* bytes = static_cast<unsigned char*>(tensor.data());
+  for (Index i = 0; i < tensor.elements(); ++i) {
+    unsigned char* at = bytes + i * 6 / 8;
+    const int shift = static_cast<int>(i * 6 % 8);
+    f(at, shift, shift > 2);
+  }
+}
+
+Tensor six_bit_tensor(const pb::Tensor& m, DType type, const Shape& shape) {
+  if (m.int32_data_size() != shape.elements())
+    fail_count("int32_data", m.int32_data_size(), type, shape, shape.elements());
+  Tensor tensor(type, shape);
+  tensor.fill_bytes(0);
+  int next = 0;
+  for_each_six_bits(tensor, [&](unsigned char* at, int shift, bool spills) {
+    const unsigned code = static_cast<unsigned>(m.int32_data(next++)) & 0x3f;
+    at[0] = static_cast<unsigned char>(at[0] | code << shift);
+    if (spills) at[1] = static_cast<unsigned char>(code >> (8 - shift));
+  });
+  return tensor;
+}
+
 Tensor typed_tensor(const pb::Tensor& m, DType type, const Shape& shape) {
+  if (bits(type) == 6) return six_bit_tensor(m, type, shape);
   switch (type) {
     case DType::f32: return typed_tensor(m.float_data(), "float_data", type, shape);
     case DType::f64: return typed_tensor(m.double_data(), "double_data", type, shape);
@@ -150,6 +176,10 @@ void put_list(const Tensor& tensor, List& list) {
 }
 
 void put_typed(pb::Tensor& m, const Tensor& tensor) {
+  if (bits(tensor.dtype()) == 6)
+    return for_each_six_bits(tensor, [&](const unsigned char* at, int shift, bool spills) {
+      m.add_int32_data(((at[0] >> shift) | (spills ? at[1] << (8 - shift) : 0)) & 0x3f);
+    });
   switch (tensor.dtype()) {
     case DType::f32: return put_list<float>(tensor, *m.mutable_float_data());
     case DType::f64: return put_list<double>(tensor, *m.mutable_double_data());
