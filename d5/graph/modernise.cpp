@@ -7,6 +7,7 @@
 #include <set>
 
 #include "d5/graph/edit.hpp"
+#include "d5/graph/evaluate.hpp"
 #include "d5/graph/modern/rewrite.hpp"
 #include "d5/graph/onnx/own_operators.hpp"
 
@@ -242,6 +243,19 @@ class Modernizer {
 };
 
 }  // namespace
+
+std::optional<std::string> unknown_operator_as_read(const Graph& graph) {
+  Graph left = graph;
+  std::erase_if(left.nodes, [&](Node& node) {
+    restore_own_operator(node);
+    const auto has_rule = [&](std::span<const Rule> rules) {
+      return std::ranges::any_of(rules, [&](const Rule& rule) { return node.op == rule.op; });
+    };
+    return has_rule(legacy_rules()) || has_rule(moved_attribute_rules()) || has_rule(changed_meaning_rules()) ||
+           std::ranges::any_of(graph.functions, [&](const Function& function) { return function.op == node.op; });
+  });
+  return unknown_operator(left);
+}
 
 Graph modernise(const Graph& graph) {
   if (graph.opsets.empty()) {
