@@ -32,7 +32,7 @@ class OneHot final : public Operator {
   }
 
   void forward(Context& c) const override {
-    with_compute_type(c.output(0).dtype(), [&]<class T>() {
+    with_element_type(c.output(0).dtype(), [&]<class T>() {
       const auto y = c.output(0).values<T>(), values = c.input(2).values<T>();
       for_each(c, c.output(0).shape(), [&](Index i, bool on) { y[i] = values[on ? 1 : 0]; });
     });

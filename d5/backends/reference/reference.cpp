@@ -37,6 +37,7 @@ class ReferenceKernel final : public Kernel {
     bound.position = buffers.position;
     if (context.inputs.empty()) {
       context.inputs = wide(inputs_);
+      for (const TensorSpec& spec : inputs_) context.input_types.push_back(spec.dtype);
       context.outputs = wide(outputs_);
       context.output_gradients.resize(outputs_.size());
       context.input_gradients = wide(inputs_);
