@@ -96,7 +96,10 @@ std::vector<Tensor> evaluate_node(const Node& node, const Operator& op, const st
     throw Error("{} outputs are asked for; it makes {}", node.outputs.size(), made.size());
   Context context;
   context.position = options.position;
-  for (const Tensor& input : inputs) context.inputs.push_back(widened(input));
+  for (const Tensor& input : inputs) {
+    context.inputs.push_back(widened(input));
+    context.input_types.push_back(input.dtype());
+  }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const DType type = compute_dtype(made[i].dtype);
     if (static_cast<size_t>(storage_bytes(type, made[i].elements())) > options.most_bytes)

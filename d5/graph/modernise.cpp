@@ -92,7 +92,7 @@ class Modernizer {
       if (++nodes_ > most_nodes) throw Error("[graph] {}: it has more than {} nodes", graph.name, most_nodes);
     }
     name_nodes(graph);
-    graph.opsets.clear();
+    graph.opsets.erase("");
     graph.functions.clear();
     return graph;
   }
@@ -191,7 +191,7 @@ class Modernizer {
     const Rewrite::Fresh fresh_name = [this](const std::string& base) { return fresh(base); };
     const Rewrite::FindSpec find_spec = [&scope](const std::string& value) { return scope.find(value); };
     Rewrite one(std::move(call.node), version, graph, fresh_name, find_spec);
-    for (const auto& rules : {legacy_rules(), moved_attribute_rules(), changed_meaning_rules()})
+    for (const auto& rules : {legacy_rules(), moved_attribute_rules(), changed_meaning_rules(), composed_rules()})
       for (const Rule& rule : rules)
         if (version < rule.until && (rule.op == std::string_view("*") || one.node.op == rule.op)) rule.apply(one);
     const bool look_at_shapes = version < last_shape_rule;
@@ -252,6 +252,7 @@ std::optional<std::string> unknown_operator_as_read(const Graph& graph) {
       return std::ranges::any_of(rules, [&](const Rule& rule) { return node.op == rule.op; });
     };
     return has_rule(legacy_rules()) || has_rule(moved_attribute_rules()) || has_rule(changed_meaning_rules()) ||
+           has_rule(composed_rules()) ||
            std::ranges::any_of(graph.functions, [&](const Function& function) { return function.op == node.op; });
   });
   return unknown_operator(left);

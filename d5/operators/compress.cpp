@@ -70,7 +70,7 @@ class Compress final : public Selection {
  private:
   std::vector<Index> places(SpecSpan in) const {
     if (!in[1].known)
-      throw Error("{} the condition must be known before the run: the shape of the result depends on it", place);
+      throw UnknownValue("{} the condition must be known before the run: the shape of the result depends on it", place);
     const Shape& x = in[0].shape;
     const Index size = flat_ ? x.elements() : x[valid_axis(axis_, x.rank(), place)];
     const auto holds = in[1].known->values<bool>();

@@ -32,7 +32,8 @@ class NonMaxSuppression final : public Exact {
     Context c;
     for (const TensorSpec& spec : in) {
       if (spec.present && !spec.known)
-        throw Error("{} its inputs must be known before the run: the shape of the result depends on them", place);
+        throw UnknownValue("{} its inputs must be known before the run: the shape of the result depends on them",
+                           place);
       c.inputs.push_back(spec.present ? spec.known->cast(compute_dtype(spec.dtype)) : Tensor());
     }
     return {output_spec(DType::i64, {static_cast<Index>(kept(c).size()) / 3, 3}, place)};

@@ -71,7 +71,8 @@ class StringNormalizer final : public Exact {
     if (x.rank() < 1 || x.rank() > 2 || (x.rank() == 2 && x[0] != 1))
       throw Error("{} X is {}; a list, or one row, is wanted", place, to_string(x));
     if (!in[0].known)
-      throw Error("{} the value of X must be known before the run: the shape of the result depends on it", place);
+      throw UnknownValue("{} the value of X must be known before the run: the shape of the result depends on it",
+                         place);
     return {{DType::string, shape(x, normalized(*in[0].known).size())}};
   }
 

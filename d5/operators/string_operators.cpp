@@ -62,7 +62,8 @@ class StringSplit final : public Exact {
     check_inputs(in, 1, 1, place);
     check_type(in[0], {DType::string}, place);
     if (!in[0].known)
-      throw Error("{} the value of X must be known before the run: the shape of the result depends on it", place);
+      throw UnknownValue("{} the value of X must be known before the run: the shape of the result depends on it",
+                         place);
     return {{DType::string, parts_shape(*in[0].known)}, {DType::i64, in[0].shape}};
   }
 

@@ -25,7 +25,8 @@ class Unique final : public Exact {
   std::vector<TensorSpec> infer(SpecSpan in) const override {
     check_inputs(in, 1, 1, place);
     if (!in[0].known)
-      throw Error("{} the value of X must be known before the run: the shape of the result depends on it", place);
+      throw UnknownValue("{} the value of X must be known before the run: the shape of the result depends on it",
+                         place);
     const Tensor& x = *in[0].known;
     const bool wide = x.dtype() == compute_dtype(x.dtype());
     const Groups groups = find(wide ? x : x.cast(compute_dtype(x.dtype())));

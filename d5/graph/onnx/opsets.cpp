@@ -65,6 +65,11 @@ int64_t first_version(DType type) {
     case DType::i4:
     case DType::u4: return 21;
     case DType::f4e2m1: return 23;
+    case DType::f8e8m0: return 24;
+    case DType::i2:
+    case DType::u2: return 25;
+    case DType::f6e2m3:
+    case DType::f6e3m2: return 28;
     default: return base;
   }
 }

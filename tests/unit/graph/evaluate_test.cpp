@@ -190,6 +190,10 @@ TEST(Fold, LeavesWhatIsRandomAndWhatIsLarge) {
   graph.nodes = {node("ConstantOfShape", {"shape"}, {"y"})};
   fold_constants(graph);
   EXPECT_EQ(graph.nodes.size(), 1u);
+  Graph slow{.name = "slow", .outputs = {"y"}, .nodes = {node("MatMul", {"a", "a"}, {"y"})}};
+  slow.constants["a"] = Tensor(DType::f32, {1000, 1000});
+  fold_constants(slow);  // 2e9 operations
+  EXPECT_EQ(slow.nodes.size(), 1u);
 }
 
 TEST(Pieces, CutAndPutTogether) {

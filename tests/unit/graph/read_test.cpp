@@ -62,7 +62,7 @@ TEST(ReadOnnx, AllElementTypes) {
     EXPECT_THAT(tensor.cast(DType::f64).values<double>(), ElementsAre(1, boolean ? 0 : 2, boolean ? 1 : 3)) << name;
     ++seen;
   }
-  EXPECT_EQ(seen, 36);
+  EXPECT_EQ(seen, 38);
   EXPECT_THAT(graph.constants.at("STRING_typed").values<std::string>(), ElementsAre("one", "two"));
   EXPECT_THAT(graph.constants.at("sparse").values<float>(), ElementsAre(0, 5, 0, 0, 7, 0));
 }

@@ -88,7 +88,7 @@ def functions():
 def types():
     """Every element type, as raw bytes and as typed lists, and a sparse tensor."""
     names = ["FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "BOOL", "FLOAT16", "DOUBLE", "UINT32",
-             "UINT64", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2", "UINT4", "INT4", "FLOAT4E2M1"]
+             "UINT64", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E5M2", "UINT4", "INT4", "FLOAT4E2M1", "UINT2"]
     tensors, outputs, nodes = [], [], []
     for name in names:
         kind = getattr(TensorProto, name)
@@ -110,7 +110,7 @@ def types():
     nodes.append(helper.make_node("Identity", ["sparse"], ["sparse_out"]))
     outputs.append(info("sparse_out", F, [2, 3]))
     graph = helper.make_graph(nodes, "types", [], outputs, tensors, sparse_initializer=[sparse])
-    save("types", model(graph, 23, 11))
+    save("types", model(graph, 25, 13))
 
 
 def external():
