@@ -231,6 +231,34 @@ void sort_nodes(Graph& graph, const std::set<std::string>& outside) {
       throw Error("[graph] {}: output '{}' is made by no node", graph.name, output);
 }
 
+InlinedBody inlined_body(const Graph& body, const std::vector<std::string>& inputs, const std::string& prefix,
+                         const std::function<std::string(const std::string& base)>& fresh) {
+  if (inputs.size() != body.inputs.size())
+    throw Error("body '{}' has {} inputs; {} are given", body.name, body.inputs.size(), inputs.size());
+  InlinedBody inlined;
+  std::map<std::string, std::string> names;
+  for (size_t i = 0; i < inputs.size(); ++i) names[body.inputs[i].name] = inputs[i];
+  for (const auto& [name, tensor] : body.constants) {
+    names[name] = fresh(prefix + name);
+    inlined.constants[names[name]] = tensor;
+  }
+  for (const Node& node : body.nodes)
+    for (const std::string& output : node.outputs)
+      if (!output.empty()) names[output] = fresh(prefix + output);
+  inlined.nodes = body.nodes;
+  for (Node& node : inlined.nodes) {
+    node.name = prefix + node.name;
+    rename_reads(node, names);
+    for (std::string& output : node.outputs)
+      if (!output.empty()) output = names.at(output);
+  }
+  for (const std::string& output : body.outputs) {
+    const auto found = names.find(output);
+    inlined.outputs.push_back(found == names.end() ? output : found->second);
+  }
+  return inlined;
+}
+
 Graph rename_captured(const Graph& body, const std::map<std::string, std::string>& names) {
   Graph result = body;
   auto wanted = names;

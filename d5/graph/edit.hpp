@@ -3,6 +3,8 @@
 // bodies of If, Loop and Scan read values of the graphs around them by name, which counts as a use here.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,6 +46,16 @@ size_t remove_dead(Graph&);
 // Nodes in an order in which they can run, as near to the given one as possible. Error names the nodes of a cycle, a
 // value that two nodes make, and one that nobody makes. `outside`: values that graphs around it have.
 void sort_nodes(Graph&, const std::set<std::string>& outside = {});
+
+// The nodes of a body for use in the graph around it: its inputs are the values `inputs`, names of its own get fresh
+// ones, with `prefix` in front.
+struct InlinedBody {
+  std::vector<Node> nodes;
+  std::map<std::string, Tensor> constants;
+  std::vector<std::string> outputs;
+};
+InlinedBody inlined_body(const Graph& body, const std::vector<std::string>& inputs, const std::string& prefix,
+                         const std::function<std::string(const std::string& base)>& fresh);
 
 // In a body and the bodies inside it: names taken from outside are replaced.
 Graph rename_captured(const Graph& body, const std::map<std::string, std::string>& names);

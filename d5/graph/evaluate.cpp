@@ -37,7 +37,7 @@ void for_each_node(const Graph& graph, F&& f) {
 }  // namespace
 
 ValueFunction find_value_function(const std::string& op) {
-  for (const auto& rows : {control_flow_functions(), sequence_functions(), attention_functions()})
+  for (const auto& rows : {control_flow_functions(), sequence_functions()})
     for (const ValueFunctionRow& row : rows)
       if (op == row.op) return row.run;
   return nullptr;

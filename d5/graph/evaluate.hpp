@@ -81,7 +81,6 @@ struct ValueFunctionRow {
 };
 std::span<const ValueFunctionRow> control_flow_functions();  // control_flow.cpp
 std::span<const ValueFunctionRow> sequence_functions();      // sequences.cpp
-std::span<const ValueFunctionRow> attention_functions();     // flex_attention.cpp
 ValueFunction find_value_function(const std::string& op);    // or null
 
 // Why a graph cannot be evaluated: the first operator, in bodies too, that nobody has. Empty: it can.

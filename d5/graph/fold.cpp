@@ -59,39 +59,20 @@ class Folder {
     return branch && branch->outputs.size() >= node.outputs.size() ? branch.get() : nullptr;
   }
 
-  // The branch's nodes in the graph itself. Names of its own get the node's in front.
+  // The branch's nodes in the graph itself.
   std::vector<Node> inlined(const Node& node, const Graph& branch) {
-    std::map<std::string, std::string> names;
-    const auto own = [&](const std::string& name) { names[name] = fresh_name(graph_, node.name + "/" + name); };
-    for (const auto& [name, tensor] : branch.constants) {
-      own(name);
-      graph_.constants[names[name]] = tensor;
-      remember(names[name], tensor);
+    InlinedBody body =
+        inlined_body(branch, {}, node.name + "/", [this](const std::string& base) { return fresh_name(graph_, base); });
+    for (auto& [name, tensor] : body.constants) {
+      graph_.constants[name] = tensor;
+      remember(name, tensor);
     }
-    for (const Node& inner : branch.nodes)
-      for (const std::string& output : inner.outputs)
-        if (!output.empty()) own(output);
-    std::vector<Node> nodes = branch.nodes;
-    for (Node& inner : nodes) {
-      inner.name = node.name + "/" + inner.name;
-      for (std::string& input : inner.inputs)
-        if (const auto found = names.find(input); found != names.end()) input = found->second;
-      for (std::string& output : inner.outputs)
-        if (!output.empty()) output = names.at(output);
-      const Attributes before = inner.attributes;
-      for (const auto& [name, value] : before.values())
-        if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value))
-          inner.attributes.set(name, std::make_shared<const Graph>(rename_captured(**body, names)));
-    }
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const auto found = names.find(branch.outputs[i]);
-      const std::string from = found == names.end() ? branch.outputs[i] : found->second;
-      nodes.push_back({.op = "Identity",
-                       .name = node.name + "/" + node.outputs[i],
-                       .inputs = {from},
-                       .outputs = {node.outputs[i]}});
-    }
-    return nodes;
+    for (size_t i = 0; i < node.outputs.size(); ++i)
+      body.nodes.push_back({.op = "Identity",
+                            .name = node.name + "/" + node.outputs[i],
+                            .inputs = {body.outputs[i]},
+                            .outputs = {node.outputs[i]}});
+    return std::move(body.nodes);
   }
 
   // True: its results are constants now.
@@ -122,7 +103,7 @@ class Folder {
       for (const TensorSpec& spec : made) output_bytes += spec.bytes();
       const bool small = output_bytes <= std::max(input_bytes, static_cast<double>(options_.most_bytes));
       std::vector<Tensor> results;
-      if (all_constant && small) {
+      if (all_constant && small && op->cost(in, Pass::forward).flops <= options_.most_flops) {
         results = evaluate_node(node, *op, inputs);
       } else if (made.size() >= node.outputs.size() &&
                  std::ranges::all_of(made, [](const TensorSpec& spec) { return spec.known != nullptr; })) {

@@ -12,6 +12,7 @@ struct FoldOptions {
   // no input has a free size.
   bool bound_sizes = true;
   size_t most_bytes = size_t{16} << 20;  // of a result that is larger than what it is made from
+  double most_flops = 1e9;               // of one node: the operators' own loops are slow
 };
 
 // Returns how many nodes went. What cannot be computed stays; nothing is an error here.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "d5/graph/edit.hpp"
+#include "d5/graph/evaluate.hpp"
 #include "d5/graph/modern/rewrite.hpp"
 #include "d5/graph/onnx/own_operators.hpp"
 
@@ -91,7 +92,7 @@ class Modernizer {
       if (++nodes_ > most_nodes) throw Error("[graph] {}: it has more than {} nodes", graph.name, most_nodes);
     }
     name_nodes(graph);
-    graph.opsets.clear();
+    graph.opsets.erase("");
     graph.functions.clear();
     return graph;
   }
@@ -190,7 +191,7 @@ class Modernizer {
     const Rewrite::Fresh fresh_name = [this](const std::string& base) { return fresh(base); };
     const Rewrite::FindSpec find_spec = [&scope](const std::string& value) { return scope.find(value); };
     Rewrite one(std::move(call.node), version, graph, fresh_name, find_spec);
-    for (const auto& rules : {legacy_rules(), moved_attribute_rules(), changed_meaning_rules()})
+    for (const auto& rules : {legacy_rules(), moved_attribute_rules(), changed_meaning_rules(), composed_rules()})
       for (const Rule& rule : rules)
         if (version < rule.until && (rule.op == std::string_view("*") || one.node.op == rule.op)) rule.apply(one);
     const bool look_at_shapes = version < last_shape_rule;
@@ -242,6 +243,20 @@ class Modernizer {
 };
 
 }  // namespace
+
+std::optional<std::string> unknown_operator_as_read(const Graph& graph) {
+  Graph left = graph;
+  std::erase_if(left.nodes, [&](Node& node) {
+    restore_own_operator(node);
+    const auto has_rule = [&](std::span<const Rule> rules) {
+      return std::ranges::any_of(rules, [&](const Rule& rule) { return node.op == rule.op; });
+    };
+    return has_rule(legacy_rules()) || has_rule(moved_attribute_rules()) || has_rule(changed_meaning_rules()) ||
+           has_rule(composed_rules()) ||
+           std::ranges::any_of(graph.functions, [&](const Function& function) { return function.op == node.op; });
+  });
+  return unknown_operator(left);
+}
 
 Graph modernise(const Graph& graph) {
   if (graph.opsets.empty()) {

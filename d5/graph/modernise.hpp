@@ -4,12 +4,19 @@
 // brings are put in place of their calls. The rules are tables, one file per theme, in graph/modern/.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "d5/graph/graph.hpp"
 
 namespace d5 {
 
-// Nodes are in an order in which they can run and have names of their own; opsets and functions are empty. Error names
-// the node: a cycle, a value that nobody makes, a form of an operator that is not supported.
+// Nodes are in an order in which they can run and have names of their own; there are no functions and no opset of
+// ONNX's own domain. Error names the node: a cycle, a value that nobody makes, a form of an operator that is not
+// supported.
 Graph modernise(const Graph&);
+
+// The reason where a graph as it was read uses an operator that neither d5 nor a rule nor the file's functions know.
+std::optional<std::string> unknown_operator_as_read(const Graph&);
 
 }  // namespace d5

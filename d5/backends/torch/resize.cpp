@@ -52,7 +52,11 @@ Prepared resize(const Setup& setup) {
     const auto axes = a.integers("axes");
     for (size_t i = 0; i < static_cast<size_t>(given.elements()); ++i) {
       const size_t axis = axes.empty() ? i : valid_axis(axes[i], x.rank(), "[torch]");
-      if (axis >= 2) scales[axis - 2] = given.values<double>()[i];
+      if (axis < 2) continue;
+      scales[axis - 2] = given.values<double>()[i];
+      if (corners && *scales[axis - 2] * static_cast<double>(x[axis]) != static_cast<double>(y[axis]))
+        return refuse("torch's align_corners counts in whole elements, not to {}",
+                      *scales[axis - 2] * static_cast<double>(x[axis]));
     }
   }
   const std::vector<int64_t> sizes(y.begin() + 2, y.end());

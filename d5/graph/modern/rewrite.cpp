@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/graph/modern/rewrite.hpp"
 
+#include "d5/graph/edit.hpp"
+
 namespace d5 {
 
 void Rewrite::set_input(size_t i, std::string value) {
@@ -43,6 +45,15 @@ void Rewrite::after(const std::string& op, size_t output, std::vector<std::strin
                     .inputs = std::move(more_inputs),
                     .outputs = {name},
                     .attributes = std::move(attributes)});
+}
+
+std::string Rewrite::inline_body(const Graph& body, const std::vector<std::string>& inputs) {
+  InlinedBody inlined = inlined_body(body, inputs, node.name + "/", fresh_);
+  if (inlined.outputs.empty()) throw Error("body '{}' makes nothing", body.name);
+  graph_.constants.merge(inlined.constants);
+  before_.insert(before_.end(), std::make_move_iterator(inlined.nodes.begin()),
+                 std::make_move_iterator(inlined.nodes.end()));
+  return inlined.outputs[0];
 }
 
 const TensorSpec& Rewrite::spec(const std::string& value) const {

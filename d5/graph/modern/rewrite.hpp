@@ -35,9 +35,13 @@ class Rewrite {
   void after(const std::string& op, size_t output, std::vector<std::string> more_inputs = {},
              Attributes attributes = {});
 
-  // Error where it cannot be told.
+  // The body's nodes before this one, run on these values; its first result.
+  std::string inline_body(const Graph& body, const std::vector<std::string>& inputs);
+
+  // CannotRun where it cannot be told.
   size_t rank(const std::string& value) const;
   DType dtype(const std::string& value) const;
+  bool is_known(const std::string& value) const { return find_spec_(value) != nullptr; }
 
   std::vector<Node> result() &&;
 
@@ -59,5 +63,6 @@ struct Rule {
 std::span<const Rule> legacy_rules();  // opset 6 and earlier: broadcasting, consumed_inputs, attributes that went
 std::span<const Rule> moved_attribute_rules();  // attributes that became inputs
 std::span<const Rule> changed_meaning_rules();  // defaults and meanings that changed, operators with a new name
+std::span<const Rule> composed_rules();         // operators that are made of others
 
 }  // namespace d5

@@ -2,15 +2,11 @@
 // Element types as ONNX numbers them (TensorProto.DataType).
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include "d5/graph/graph.hpp"
 
 namespace d5 {
 
-std::optional<DType> find_element_type(int64_t code);
-DType element_type(int64_t code);  // CannotRun names the one that is not here, Error where there is no such code
+DType element_type(int64_t code);  // CannotRun names one that is not here, Error where there is no such code
 int element_code(DType);
 
 }  // namespace d5

@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t most_bytes = (size_t{1} << 31) - 1;  // of a protobuf message
+
 class Descriptor {
  public:
   explicit Descriptor(const fs::path& path) : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
@@ -43,6 +45,9 @@ class Descriptor {
 
 MappedFile::MappedFile(const fs::path& path) {
   const Descriptor file(path);
+  if (file.bytes() > most_bytes)
+    throw Error("has {} bytes; a message holds at most 2 GiB, a larger network keeps its tensors as external data",
+                file.bytes());
   bytes_ = file.bytes();
   if (bytes_ == 0) return;
   data_ = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE | MAP_POPULATE, file.number(), 0);

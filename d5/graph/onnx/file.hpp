@@ -10,7 +10,7 @@ namespace d5 {
 
 class MappedFile {
  public:
-  explicit MappedFile(const std::filesystem::path&);  // Error says why it cannot be read
+  explicit MappedFile(const std::filesystem::path&);  // Error says why it cannot be read; at most 2 GiB
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -167,9 +167,7 @@ class Scan {
 }  // namespace
 
 void check_wire(std::string_view bytes, WireKind kind) {
-  if (bytes.size() > most_bytes)
-    throw Error("it has {} bytes; a message holds at most 2 GiB, a larger network keeps its tensors as external data",
-                bytes.size());
+  if (bytes.size() > most_bytes) throw Error("it has {} bytes; a message holds at most 2 GiB", bytes.size());
   Scan(bytes).message(kind, bytes.size(), 0);
 }
 

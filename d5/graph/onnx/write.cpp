@@ -84,7 +84,7 @@ class Writer {
 
   pb::Model model() {
     auto model = parsed<pb::Model>(graph_.file_rest);
-    own_words_ = graph_.opsets.empty();
+    own_words_ = !graph_.opsets.contains("");
     put_graph(*model.mutable_graph(), graph_);
     put_opsets(model);
     put_metadata(model);
@@ -228,22 +228,40 @@ class Writer {
     return changed;
   }
 
-  static void put_outputs(pb::Graph& m, const Graph& graph, bool changed) {
+  // Does the file's own type of an output still hold?
+  static bool agrees(const pb::ValueInfo& declared, const pb::ValueInfo& inferred) {
+    if (!declared.type().has_tensor_type()) return true;
+    const GraphInput a = input_from(declared), b = input_from(inferred);
+    if (a.spec.dtype != b.spec.dtype) return false;
+    if (a.symbols.size() == 1 && a.symbols[0] == "*") return true;
+    if (a.spec.shape.rank() != b.spec.shape.rank()) return false;
+    for (size_t axis = 0; axis < a.spec.shape.rank(); ++axis)
+      if ((a.symbols.empty() || a.symbols[axis].empty()) && (b.symbols.empty() || b.symbols[axis].empty()) &&
+          a.spec.shape[axis] != b.spec.shape[axis])
+        return false;
+    return true;
+  }
+
+  void put_outputs(pb::Graph& m, const Graph& graph, bool changed) const {
     std::map<std::string, pb::ValueInfo> known;
     for (pb::ValueInfo& info : *m.mutable_output()) known[info.name()].Swap(&info);
     m.clear_output();
     const bool missing =
         std::ranges::any_of(graph.outputs, [&](const std::string& name) { return !known.contains(name); });
-    const auto types = changed || missing ? output_types(graph) : std::map<std::string, pb::ValueInfo>();
+    const bool infers = changed || missing || (own_words_ && &graph == &graph_);
+    const auto types = infers ? output_types(graph) : std::map<std::string, pb::ValueInfo>();
     for (const std::string& name : graph.outputs) {
       pb::ValueInfo& info = *m.add_output();
-      if (const auto found = known.find(name); found != known.end() && !changed)
-        info = found->second;
-      else if (const auto type = types.find(name); type != types.end())
-        info = type->second;
+      const auto declared = known.find(name);
+      const auto inferred = types.find(name);
+      const bool has_type = inferred != types.end();
+      if (declared != known.end() && !changed && (!has_type || agrees(declared->second, inferred->second)))
+        info = declared->second;
+      else if (has_type)
+        info = inferred->second;
       info.set_name(name);
     }
-    if (changed) return m.clear_value_info();
+    if (changed || own_words_) return m.clear_value_info();  // what was edited may have other types
     std::set<std::string> made;
     for (const Node& node : graph.nodes) made.insert(node.outputs.begin(), node.outputs.end());
     auto& list = *m.mutable_value_info();
@@ -266,16 +284,19 @@ class Writer {
         }
         input.spec.shape = Shape(std::move(sizes));
       }
-      const Specs one = infer_specs(graph), two = symbols.empty() ? one : infer_specs(other);
+      const Specs one = infer_specs(graph);
+      const Specs two = symbols.empty() ? one : infer_some_specs(other).specs;
       for (const std::string& name : graph.outputs) {
-        const Shape &a = one.at(name).shape, &b = two.at(name).shape;
-        if (a.rank() != b.rank()) continue;
-        std::vector<std::string> free(a.rank());
-        for (size_t axis = 0; axis < a.rank(); ++axis)
-          if (a[axis] != b[axis])
-            free[axis] =
-                symbols.size() == 1 && b[axis] == a[axis] + 1 ? *symbols.begin() : fmt::format("{}.{}", name, axis);
-        put_type(types[name], one.at(name), free);
+        const TensorSpec& spec = one.at(name);
+        const auto found = two.find(name);
+        std::vector<std::string> free(spec.shape.rank());
+        if (found == two.end() || found->second.shape.rank() != spec.shape.rank()) free = {"*"};
+        for (size_t axis = 0; free != std::vector<std::string>{"*"} && axis < spec.shape.rank(); ++axis) {
+          const Index a = spec.shape[axis], b = found->second.shape[axis];
+          if (a != b)
+            free[axis] = symbols.size() == 1 && b == a + 1 ? *symbols.begin() : fmt::format("{}.{}", name, axis);
+        }
+        put_type(types[name], spec, free);
       }
     } catch (const Error&) {  // shapes that only values tell: the type is left out
     }

@@ -114,6 +114,15 @@ TEST(BadOnnx, ExternalDataThatLeavesTheFolder) {
               HasSubstr("wants 16 bytes from byte 8 of external.bin, which has 20"));
 }
 
+// A file of 3 GiB without a single byte in it: refused by its size, not read.
+TEST(BadOnnx, LargerThanAMessage) {
+  const Folder folder;
+  std::ofstream(folder / "large.onnx") << "x";
+  std::filesystem::resize_file(folder / "large.onnx", size_t{3} << 30);
+  EXPECT_THAT(error_of([&] { read_onnx(folder / "large.onnx"); }),
+              AllOf(HasSubstr("large.onnx"), HasSubstr("3221225472 bytes"), HasSubstr("external data")));
+}
+
 std::string value(const std::string& name, const std::string& type) { return part(1, name) + part(2, type); }
 std::string node_bytes(const std::string& op, const std::vector<std::string>& inputs,
                        const std::vector<std::string>& outputs, const std::string& rest = "") {

@@ -127,7 +127,7 @@ TEST(Modernise, GroupNormalization) {
 TEST(Modernise, FunctionsAreExpanded) {
   const Graph graph = modernise(read_onnx(data_file("functions.onnx")));
   EXPECT_TRUE(graph.functions.empty());
-  EXPECT_TRUE(graph.opsets.empty());
+  EXPECT_FALSE(graph.opsets.contains(""));
   EXPECT_EQ(graph.nodes.size(), 6u);
   std::set<std::string> names;
   for (const Node& one : graph.nodes) names.insert(one.name);
@@ -135,6 +135,25 @@ TEST(Modernise, FunctionsAreExpanded) {
   // x times 3 (the default), times 0.5, times 10
   const auto y = Evaluator(graph).run({{"x", floats({2}, {1, -2})}});
   EXPECT_THAT(y[0].tensor.values<float>(), ElementsAre(15, -30));
+}
+
+// Scores 1 and 0: shares 0.731 and 0.269; with a body that sets all scores to 0 one half each. Two heads of Q share one
+// of K and V.
+TEST(Modernise, FlexAttentionRunsItsBodies) {
+  const Tensor q = floats({1, 2, 1, 2}, {1, 0, 1, 0}), k = floats({1, 1, 2, 2}, {1, 0, 0, 1}),
+               v = floats({1, 1, 2, 1}, {1, 3});
+  Graph graph = one_node("ai.onnx.preview:FlexAttention", 26, {q, k, v}, {{"scale", 1.0}});
+  graph.opsets["ai.onnx.preview"] = 1;
+  expect_near(run(modernise(graph), {q, k, v})[0].tensor, {1, 2, 1, 1}, {1.5378828, 1.5378828}, 1e-6);
+  Graph body{.name = "flat", .inputs = {input("s", {1, 2, 1, 2})}, .outputs = {"t"}};
+  body.nodes = {node("Mul", {"s", "number"}, {"t"})};
+  body.constants["number"] = floats({1}, {0});
+  graph.nodes[0].attributes.set("score_mod", std::make_shared<const Graph>(body));
+  expect_near(run(modernise(graph), {q, k, v})[0].tensor, {1, 2, 1, 1}, {2, 2}, 1e-6);
+  body.nodes[0].op = "Add";
+  body.constants["number"] = floats({1}, {0.5});
+  graph.nodes[0].attributes.set("prob_mod", std::make_shared<const Graph>(body));  // one half, and one half added
+  expect_near(run(modernise(graph), {q, k, v})[0].tensor, {1, 2, 1, 1}, {4, 4}, 1e-6);
 }
 
 TEST(Modernise, UnknownRanksAreAReason) {
