@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "d5/cli/command.hpp"
+#include "d5/cli/execute.hpp"
 #include "d5/cli/open_network.hpp"
 #include "d5/graph/differences.hpp"
 #include "d5/graph/dot.hpp"
@@ -18,7 +19,8 @@ namespace d5 {
 namespace {
 
 struct ModelFlags {
-  std::string network, other, sizes, output;
+  std::string network, other, output;
+  OpenOptions open;
   bool json = false, fold = false, as_read = false;
 };
 
@@ -64,7 +66,7 @@ void show_json(const Graph& graph, const NetworkSummary& summary) {
 }
 
 int show(const ModelFlags& flags) {
-  const Graph graph = open_network(flags.network, flags.sizes);
+  const Graph graph = open_network(flags.network, flags.open);
   const NetworkSummary summary = summarise(graph);
   if (flags.json) {
     show_json(graph, summary);
@@ -107,24 +109,26 @@ int show(const ModelFlags& flags) {
 
 int export_network(const ModelFlags& flags) {
   if (flags.output.empty()) throw UsageError("[model] -o FILE is missing: where the network goes");
-  Graph graph = flags.as_read ? read_onnx(flags.network) : open_network(flags.network, flags.sizes);
-  if (flags.fold) fold_constants(graph, {.bound_sizes = !flags.sizes.empty()});
+  OpenOptions open = flags.open;
+  open.initial_values = true;
+  Graph graph = flags.as_read ? read_onnx(flags.network) : open_network(flags.network, open);
+  if (flags.fold) fold_constants(graph, {.bound_sizes = !open.sizes.empty()});
   write_onnx(graph, flags.output);
   fmt::print(stderr, "{}: {} nodes\n", flags.output, graph.nodes.size());
   return exit_passed;
 }
 
 int diff(const ModelFlags& flags) {
-  const auto lines =
-      flags.as_read ? differences(read_onnx(flags.network), read_onnx(flags.other))
-                    : differences(open_network(flags.network, flags.sizes), open_network(flags.other, flags.sizes));
+  const auto lines = flags.as_read
+                         ? differences(read_onnx(flags.network), read_onnx(flags.other))
+                         : differences(open_network(flags.network, flags.open), open_network(flags.other, flags.open));
   for (const std::string& line : lines) std::cout << line << "\n";
   if (lines.empty()) fmt::print(stderr, "no difference\n");
   return lines.empty() ? exit_passed : exit_failed;
 }
 
 int dot(const ModelFlags& flags) {
-  const std::string text = dot_text(open_network(flags.network, flags.sizes));
+  const std::string text = dot_text(open_network(flags.network, flags.open));
   if (flags.output.empty()) {
     std::cout << text;
     return exit_passed;
@@ -137,7 +141,7 @@ int dot(const ModelFlags& flags) {
 
 }  // namespace
 
-RunCommand add_model(CLI::App& program) {
+RunCommand add_model(CLI::App& program, const std::vector<std::string>& arguments) {
   auto flags = std::make_shared<ModelFlags>();
   CLI::App* command = program.add_subcommand("model", "Networks without running them: show, export, diff, dot");
   command->require_subcommand(1);
@@ -151,12 +155,18 @@ RunCommand add_model(CLI::App& program) {
       {"diff", "What differs between two networks; exit status 1 where anything does", diff},
       {"dot", "A drawing for Graphviz", dot},
   };
+  // The networks named decide which options exist, so they are looked for before parsing.
+  const bool is_chosen = !arguments.empty() && arguments[0] == "model";
   for (const Action& action : actions) {
     CLI::App* sub = command->add_subcommand(action.name, action.about);
     const std::string_view name = action.name;
-    sub->add_option("network", flags->network, "An ONNX file")->required();
+    sub->add_option("network", flags->network, "An ONNX file or a built-in name (see 'd5 list networks')")->required();
     if (name == "diff") sub->add_option("other", flags->other, "Another one")->required();
-    sub->add_option("--size", flags->sizes, "Free sizes, as in N=16,sequence=128 [1 each]");
+    sub->add_option("--size", flags->open.sizes, "Free sizes, as in N=16,sequence=128 [1 each]");
+    sub->add_option("--dtype", flags->open.dtype, "f32, f64, bf16, f16: of a built-in network [f32]");
+    sub->add_flag("--training", flags->open.training, "The training form of a built-in network, with its loss");
+    for (const auto& [value, about] : options_of_networks(is_chosen ? arguments : std::vector<std::string>()))
+      sub->add_option(option_name(value), flags->open.values[value], about)->group("Sizes of this network [default]");
     if (name == "show") sub->add_flag("--json", flags->json, "One object a line: every layer, then the whole");
     if (name == "export" || name == "dot") sub->add_option("-o,--output", flags->output, "The file to write");
     if (name == "export") sub->add_flag("--fold", flags->fold, "Compute what can be computed before the run");

@@ -8,8 +8,8 @@
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
 #include "d5/cli/onnx_tests.hpp"
+#include "d5/cli/open_network.hpp"
 #include "d5/cli/plugins.hpp"
-#include "d5/networks/network.hpp"
 #include "d5/recipe/values.hpp"
 
 namespace d5 {
@@ -36,18 +36,6 @@ const std::vector<std::pair<std::string, std::string>> field_help = {
     {"fallback", "error, or reference: nodes without a kernel run by plain loops; such a case gets no verdict"},
     {"seed", "of parameters and inputs"}};
 
-// The networks named decide which options exist, so they are looked for before parsing.
-std::map<std::string, std::string> options_of_networks(const std::vector<std::string>& arguments) {
-  std::map<std::string, std::string> own;
-  if (arguments.empty() || arguments[0] != "net") return own;
-  for (const std::string& argument : arguments)
-    for (const std::string& name : split_names(argument))
-      if (const NetworkEntry* entry = find_registered<networks>(name))
-        for (const Parameter& parameter : entry->parameters)
-          own.try_emplace(parameter.name, fmt::format("{} [{}]", parameter.about, to_string(parameter.otherwise)));
-  return own;
-}
-
 }  // namespace
 
 RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments) {
@@ -61,7 +49,9 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
   for (const auto& [field, about] : field_help)
     command->add_option(option_name(field), flags->fields[field], about)
         ->group("Case (each takes several values, separated by commas)");
-  for (const auto& [field, about] : options_of_networks(arguments))
+  // The networks named decide which options exist, so they are looked for before parsing.
+  const bool is_chosen = !arguments.empty() && arguments[0] == "net";
+  for (const auto& [field, about] : options_of_networks(is_chosen ? arguments : std::vector<std::string>()))
     if (!flags->fields.contains(field))
       command->add_option(option_name(field), flags->fields[field], about)->group("Sizes of this network [default]");
   add_plugin_options(*command);

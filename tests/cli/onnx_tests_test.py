@@ -95,10 +95,10 @@ class OnnxTests(unittest.TestCase):
     def test_wrong_usage(self):
         empty = self.root / "empty"
         empty.mkdir()
-        for words, text in ((["net"], "--onnx-tests DIR is missing"),
+        for words, text in ((["net"], "no network is named"),
                             (["net", "--onnx-tests", str(empty)], "holds no folder"),
                             (["net", "--onnx-tests", str(self.suite), "--backend", "referense"], "did you mean 'reference'"),
-                            (["model", "show", "nothing.onnx"], "'nothing.onnx' is no file")):
+                            (["model", "show", "nothing.onnx"], "'nothing.onnx' is neither a file nor a built-in network")):
             result = subprocess.run([D5, *words], cwd=self.root, capture_output=True, text=True, timeout=60)
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)
@@ -118,6 +118,26 @@ class OnnxTests(unittest.TestCase):
         self.assertEqual(different.returncode, 1)
         self.assertIn("MinPool and MaxPool", different.stdout)
         self.assertIn("digraph", run("dot", "same.onnx").stdout)
+
+    def test_built_in_networks_are_models_too(self):
+        run = lambda *words: subprocess.run([D5, "model", *words], cwd=self.root, capture_output=True, text=True, timeout=60)
+        shown = [json.loads(line) for line in run("show", "lenet", "--classes", "7", "--size", "N=3", "--json").stdout.splitlines()]
+        self.assertEqual(shown[-1]["parameters"], 61706 - 3 * 85)  # three rows of 84 weights and a bias fewer
+        self.assertEqual(shown[-2]["outputs"], ["f32[3x7]"])
+        self.assertEqual(run("export", "lenet", "--training", "-o", "lenet.onnx").returncode, 0)
+        different = run("diff", "lenet", "lenet.onnx")
+        self.assertEqual(different.returncode, 1)
+        self.assertIn("loss", different.stdout)
+        self.assertEqual(run("diff", "lenet", "lenet").returncode, 0)
+        self.assertEqual(run("show", "lenet", "--training").returncode, 0)
+        check = subprocess.run([D5, "net", "lenet.onnx", "--mode", "check", "--quiet"], cwd=self.root, capture_output=True,
+                               text=True, timeout=120)
+        self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
+        for words, text in ((["show", "lenet", "--size", "M=3"], "size 'M' is not free"),
+                            (["show", "same.onnx", "--training"], "neither a file")):
+            result = run(*words)
+            self.assertEqual(result.returncode, 2, words)
+            self.assertIn(text, result.stderr)
 
 
 if __name__ == "__main__":

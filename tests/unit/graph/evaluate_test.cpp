@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-
 #include "d5/backends/backend.hpp"
 #include "d5/graph/fold.hpp"
 #include "d5/graph/modernise.hpp"
