@@ -87,6 +87,11 @@ class Executable {
   // never part of a timed step. Error for a name that the plan does not keep.
   virtual void write(Role, const std::string& name, const Tensor& canonical, int slot = 0) = 0;
   virtual Tensor read(Role, const std::string& name, int slot = 0) = 0;
+  // The same for inputs and outputs that may be no tensors (sequences, optionals); a backend without those has tensors.
+  virtual void write_value(const std::string& name, const GraphValue& value, int slot = 0) {
+    write(Role::value, name, value.as_tensor(), slot);
+  }
+  virtual GraphValue read_value(const std::string& name, int slot = 0) { return read(Role::value, name, slot); }
   // The bound buffer itself, no copy; absent where its layout is not canonical.
   virtual Tensor view(Role, const std::string& name, int slot = 0) = 0;
 

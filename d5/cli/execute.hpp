@@ -29,6 +29,9 @@ int execute(const Recipe&, const RunFlags&, const Finished& finished = {});
 
 std::string option_name(std::string field);  // "trans_a" is given as --trans-a
 
-bool use_colour();  // stdout is a terminal and NO_COLOR is not set
+// The environment, with what each backend takes on the disk and the roofline that this machine is known by.
+Record environment_of(const std::vector<Json>& cases);
+std::string default_folder(const std::string& name);  // results/TIME-NAME, one that is not there yet
+bool use_colour();                                    // stdout is a terminal and NO_COLOR is not set
 
 }  // namespace d5

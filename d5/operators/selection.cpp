@@ -75,7 +75,7 @@ std::vector<TensorSpec> Selection::infer(SpecSpan in) const {
 
 void Selection::forward(Context& c) const {
   const Sources from = sources(known_specs(c.inputs));
-  with_compute_type(c.output(0).dtype(), [&]<class T>() {
+  with_element_type(c.output(0).dtype(), [&]<class T>() {
     const T fill = filling(c).present() ? filling(c).values<T>()[0] : T{};
     const auto x = c.input(0).values<T>(), y = c.output(0).values<T>();
     from.for_each([&](Index i, Index source) { y[i] = source == Sources::none ? fill : x[source]; });
