@@ -40,6 +40,12 @@ struct CompileOptions {
   // Gradients of parameters lie in the ParameterSet after backward. False: they may stay where the library made them,
   // as in its users' programs, and only read() finds them.
   bool gradients_in_set = true;
+  // Values between inputs and outputs that can be read after a run, with their gradients; the bytes of others are used
+  // again, or nodes are fused and they never exist.
+  std::vector<std::string> keep = {};
+  bool keep_all = false;  // validation: every value of the graph
+
+  bool keeps(const std::string& value) const;
 };
 Math parse_math(std::string_view);
 LayoutChoice parse_layout(std::string_view);

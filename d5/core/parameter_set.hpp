@@ -60,6 +60,11 @@ class ParameterSet {
   Tensor gradients(Range) const;
   Range all() const { return {0, elements_}; }
 
+  // Counts changes of values: what was derived from them is stale when it differs. Whoever writes through a view says
+  // so.
+  uint64_t version() const { return version_; }
+  void touch() { ++version_; }
+
   uint64_t layout_hash() const;  // names, shapes, dtypes, layouts, offsets: ranks compare it
 
  private:
@@ -71,6 +76,7 @@ class ParameterSet {
   Index elements_ = 0;
   Tensor master_, compute_, gradient_;
   bool frozen_ = false;
+  uint64_t version_ = 0;
 };
 
 }  // namespace d5

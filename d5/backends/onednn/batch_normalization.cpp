@@ -2,12 +2,26 @@
 // BatchNormalization by oneDNN, channels last where the layout is free. Statistics, scale and shift are f32 inside,
 // whatever the data is. In training forward keeps the batch's mean and variance for backward, and the running ones are
 //   running = momentum * running + (1 - momentum) * batch
+// A Relu that follows is computed with it; forward keeps where it was positive.
+#include "d5/backends/onednn/epilogue.hpp"
 #include "d5/backends/onednn/kernel.hpp"
 
 namespace d5::onednn {
 namespace {
 
 class OnednnBatchNormalization final : public OnednnKernel {
+ public:
+  bool fuses(const KernelSetup& setup) const override {
+    return setup.followers.size() == 1 && is_relu(setup.followers[0]) && setup.inputs[0].dtype == DType::f32;
+  }
+
+  void arrange(KernelSetup& setup) const override {
+    const AxisOrder last = channels_last_order(setup.inputs[0].shape.rank());
+    const bool follows = setup.input_orders[0] == last;
+    Kernel::arrange(setup);
+    if (follows) setup.input_orders[0] = setup.output_orders[0] = last;
+  }
+
  protected:
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     if (setup.wants_gradient[3] || setup.wants_gradient[4])
@@ -23,13 +37,17 @@ class OnednnBatchNormalization final : public OnednnKernel {
     const DType type = setup.inputs[0].dtype;
     const Index channels = shape.rank() > 1 ? shape[1] : 1;
     const Dims dims{shape[0], channels, 1, shape.elements() / (shape[0] * channels)};
-    const Desc plain = row_major(type, dims), wide = row_major(DType::f32, {channels});
+    const Desc plain = setup.input_order(0).empty() ? row_major(type, dims) : channels_last(type, dims),
+               wide = row_major(DType::f32, {channels});
     const bool free = p.chooses_input(0) && p.chooses_output(0);
     const Desc fast = free ? channels_last(type, dims) : plain;
     const auto channel = [&](size_t i) { return row_major(setup.inputs[i].dtype, {channels}); };
 
     const auto epsilon = static_cast<float>(a.real("epsilon", 1e-5));
-    const auto flags = Flags::use_scale | Flags::use_shift | (batch_statistics ? Flags::none : Flags::use_global_stats);
+    const bool relu = !setup.followers.empty();
+    const auto flags = Flags::use_scale | Flags::use_shift |
+                       (batch_statistics ? Flags::none : Flags::use_global_stats) |
+                       (relu ? Flags::fuse_norm_relu : Flags::none);
     const auto kind =
         batch_statistics || setup.training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const dnnl::batch_normalization_forward::primitive_desc forward(engine(), kind, fast, fast, epsilon, flags,
@@ -37,10 +55,16 @@ class OnednnBatchNormalization final : public OnednnKernel {
     const Operand mean = batch_statistics ? p.workspace(wide) : input(3, channel(3), wide);
     const Operand variance = batch_statistics ? p.workspace(wide) : input(4, channel(4), wide);
     const Operand scale = input(1, channel(1), wide);
-    p.add(Pass::forward, forward,
-          {reads(DNNL_ARG_SRC, input(0, plain, fast)), reads(DNNL_ARG_SCALE, scale),
-           reads(DNNL_ARG_SHIFT, input(2, channel(2), wide)), Argument{DNNL_ARG_MEAN, mean, batch_statistics},
-           Argument{DNNL_ARG_VARIANCE, variance, batch_statistics}, writes(DNNL_ARG_DST, output(0, plain, fast))});
+    std::vector<Argument> arguments{reads(DNNL_ARG_SRC, input(0, plain, fast)),
+                                    reads(DNNL_ARG_SCALE, scale),
+                                    reads(DNNL_ARG_SHIFT, input(2, channel(2), wide)),
+                                    Argument{DNNL_ARG_MEAN, mean, batch_statistics},
+                                    Argument{DNNL_ARG_VARIANCE, variance, batch_statistics},
+                                    writes(DNNL_ARG_DST, output(0, plain, fast))};
+    std::optional<Operand> positive;
+    if (const Desc mask = forward.workspace_desc(); relu && mask.get_size() > 0)
+      arguments.push_back(writes(DNNL_ARG_WORKSPACE, positive.emplace(p.workspace(mask))));
+    p.add(Pass::forward, forward, arguments);
     if (batch_statistics) {
       const auto momentum = static_cast<float>(a.real("momentum", 0.9));
       add_running(p, setup, 1, input(3, channel(3), wide), mean, momentum);
@@ -52,12 +76,16 @@ class OnednnBatchNormalization final : public OnednnKernel {
     const auto gradient = [&](size_t i, const Desc& row, const Desc& wanted) {
       return setup.wants_gradient[i] ? input_gradient(i, row, wanted) : p.temporary(Pass::backward, wanted);
     };
-    p.add(Pass::backward, backward,
-          {reads(DNNL_ARG_SRC, input(0, plain, fast)), reads(DNNL_ARG_MEAN, mean), reads(DNNL_ARG_VARIANCE, variance),
-           reads(DNNL_ARG_SCALE, scale), reads(DNNL_ARG_DIFF_DST, output_gradient(0, plain, fast)),
-           writes(DNNL_ARG_DIFF_SRC, gradient(0, plain, fast)),
-           writes(DNNL_ARG_DIFF_SCALE, gradient(1, channel(1), wide)),
-           writes(DNNL_ARG_DIFF_SHIFT, gradient(2, channel(2), wide))});
+    arguments = {reads(DNNL_ARG_SRC, input(0, plain, fast)),
+                 reads(DNNL_ARG_MEAN, mean),
+                 reads(DNNL_ARG_VARIANCE, variance),
+                 reads(DNNL_ARG_SCALE, scale),
+                 reads(DNNL_ARG_DIFF_DST, output_gradient(0, plain, fast)),
+                 writes(DNNL_ARG_DIFF_SRC, gradient(0, plain, fast)),
+                 writes(DNNL_ARG_DIFF_SCALE, gradient(1, channel(1), wide)),
+                 writes(DNNL_ARG_DIFF_SHIFT, gradient(2, channel(2), wide))};
+    if (positive) arguments.push_back(reads(DNNL_ARG_WORKSPACE, *positive));
+    p.add(Pass::backward, backward, arguments);
   }
 
  private:

@@ -63,6 +63,17 @@ Desc channels_last(DType type, const Dims& dims) {
   return {dims, data_type(type), strides};
 }
 
+Desc ordered(DType type, const Dims& dims, const AxisOrder& order) {
+  if (order.empty()) return row_major(type, dims);
+  Dims strides(dims.size());
+  dnnl_dim_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = stride;
+    stride *= std::max<dnnl_dim_t>(dims[order[i]], 1);
+  }
+  return strided(type, dims, strides);
+}
+
 bool is_row_major(const Desc& desc) {
   return desc.get_format_kind() == dnnl::memory::format_kind::blocked && desc.get_inner_nblks() == 0 &&
          desc == Desc(desc.get_dims(), desc.get_data_type(), row_major_strides(desc.get_dims()));

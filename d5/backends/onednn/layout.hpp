@@ -16,6 +16,7 @@ Desc row_major(DType, const Dims&);                     // of any rank, dense
 Desc strided(DType, const Dims&, const Dims& strides);  // transposed views
 Desc channels_last(DType, const Dims&);                 // n, spatial..., c
 Desc any_layout(DType, const Dims&);                    // the primitive chooses
+Desc ordered(DType, const Dims&, const AxisOrder&);     // axes as they lie
 bool is_row_major(const Desc&);
 
 // "f32[64x64x3x3]:AcdB16b64a": the same name holds the same bytes.
