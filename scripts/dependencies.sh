@@ -4,11 +4,13 @@
 #   scripts/dependencies.sh [--tests] [--with NAME]... [--without NAME]...
 #   --tests          also what the tests need: GoogleTest, clang for fuzzing, clang-format, python3-jsonschema
 #   --with NAME      also the optional part NAME; --without NAME leaves it out. Parts: onednn (on by default), torch
-#                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests)
+#                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests), onnxruntime (on with --tests)
 # System packages come from apt-get (Debian 12, Debian 13, Ubuntu 24.04), as root or with a sudo that asks nothing;
 # where neither works, it says which command to run. oneDNN is the distribution's where that is version 3 or
 # later, else two wheels from the Python package index, unpacked into build/dependencies. LibTorch is a wheel, too,
-# unless D5_TORCH_ROOT names a folder that has it or python3 has a torch of 2.9 or later.
+# unless D5_TORCH_ROOT names a folder that has it or python3 has a torch of 2.9 or later. ONNX Runtime's library is a
+# wheel that holds no header; the header is that of Debian's libonnxruntime-dev (Debian 13 has it; it suits Debian 12's
+# compilers too, so there it is taken from the newer release and unpacked without being installed).
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,11 +18,14 @@ source scripts/common.sh
 
 onednn_release=2023.2.0 # oneDNN 3.2 that needs libgomp and nothing else
 torch_release=2.15.0
+# What `import torch` and torch.compile want beside the wheel, for the test of the worker in Python; a few MB.
+torch_packages=(typing_extensions sympy mpmath networkx jinja2 markupsafe filelock fsspec)
 cuda_release=13.4.92 # libcudart and libcupti, which the wheel's libraries are linked to even without a device
+onnxruntime_release=1.31.1
 prefix=$PWD/build/dependencies
-parts=(onednn torch)
+parts=(onednn torch onnxruntime)
 
-tests= onednn=1 torch=with_tests
+tests= onednn=1 torch=with_tests onnxruntime=with_tests
 while (($#)); do
   case $1 in
     --tests) tests=1 ;;
@@ -36,6 +41,7 @@ while (($#)); do
 done
 
 [[ $torch == with_tests ]] && torch=$tests
+[[ $onnxruntime == with_tests ]] && onnxruntime=$tests
 
 # ---- what is there already. A command, a header or a file counts, whoever installed it.
 present() {
@@ -130,7 +136,23 @@ if [[ $torch ]] && ! has_torch; then
   fi
 fi
 
-if ((${#needed[@]} + ${#wanted[@]} == 0)) && [[ ! $fetch_onednn && ! $fetch_torch ]]; then
+# Beside our own wheel alone: another PyTorch has them.
+fetch_torch_packages=
+if [[ $tests && $torch && ! -e $prefix/torch-packages ]] && [[ $fetch_torch || -e $prefix/torch-$torch_release ]]; then
+  fetch_torch_packages=1
+fi
+
+fetch_onnxruntime=
+if [[ $onnxruntime && ! -e $prefix/onnxruntime-$onnxruntime_release ]]; then
+  if [[ $(uname -m) == x86_64 || $(uname -m) == aarch64 ]] && command -v apt-get >/dev/null; then
+    fetch_onnxruntime=1
+  else
+    echo "ONNX Runtime: not looked for on $(uname -m); the backend onnxruntime is built where D5_ONNXRUNTIME_ROOT has it"
+  fi
+fi
+
+if ((${#needed[@]} + ${#wanted[@]} == 0)) &&
+  [[ ! $fetch_onednn && ! $fetch_torch && ! $fetch_torch_packages && ! $fetch_onnxruntime ]]; then
   echo "Nothing is missing."
   exit 0
 fi
@@ -189,12 +211,12 @@ if may_install; then
       echo "oneDNN: the distribution has ${candidate:-none}, version 3 is needed; taking the wheels instead"
     fi
   fi
-  if [[ $fetch_onednn || $fetch_torch ]]; then
+  if [[ $fetch_onednn || $fetch_torch || $fetch_torch_packages || $fetch_onnxruntime ]]; then
     has_venv || needed+=(python3 python3-venv)
   fi
   ((${#needed[@]} + ${#wanted[@]} == 0)) || install "${needed[@]}" "${wanted[@]}"
 else
-  [[ $fetch_onednn || $fetch_torch ]] && ! has_venv && needed+=(python3-venv)
+  [[ $fetch_onednn || $fetch_torch || $fetch_torch_packages || $fetch_onnxruntime ]] && ! has_venv && needed+=(python3-venv)
   ((${#needed[@]} == 0)) || refuse "${needed[@]}" "${wanted[@]}"
   ((${#wanted[@]} == 0)) || echo "Not there, and not needed: ${wanted[*]}"
 fi
@@ -221,4 +243,42 @@ if [[ $fetch_torch ]]; then
   compgen -G "$prefix/lib/python3*/site-packages/torch/lib/libtorch_cpu.so" >/dev/null ||
     die "the wheel of torch $torch_release holds no libtorch_cpu.so"
   touch "$prefix/torch-$torch_release"
+fi
+
+if [[ $fetch_torch_packages ]]; then
+  fetch torch "${torch_packages[@]}"
+  touch "$prefix/torch-packages"
+fi
+
+# Debian 13's package of ONNX Runtime's headers, unpacked into build/dependencies: from this release's archive, or with
+# lists and caches of its own from that of the newer one, at the same mirror.
+fetch_onnxruntime_header() {
+  local keys=/usr/share/keyrings/debian-archive-keyring.gpg folder=$prefix/headers options=() mirror
+  rm -rf "$folder"
+  mkdir -p "$folder"/{lists,cache/archives}/partial
+  if ! apt-cache show libonnxruntime-dev >/dev/null 2>&1; then
+    mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(LABEL)' 'Created-By: Packages' |
+      awk '$3 == "Debian" && $2 !~ /-/ { print $1; exit }')
+    [[ -n $mirror && -e $keys ]] || return 1
+    echo "deb [signed-by=$keys] $mirror trixie main" >"$folder/newer.list"
+    options=(-o "Dir::Etc::sourcelist=$folder/newer.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$folder/lists"
+      -o "Dir::Cache=$folder/cache" -o "APT::Sandbox::User=$(id -un)")
+    apt-get -q "${options[@]}" update >>"$log" 2>&1 || return 1
+  fi
+  (cd "$folder" && apt-get -q "${options[@]}" download libonnxruntime-dev >>"$log" 2>&1 &&
+    dpkg-deb -x libonnxruntime-dev_*.deb unpacked) || return 1
+  mkdir -p "$prefix/include"
+  rm -rf "$prefix/include/onnxruntime"
+  mv "$folder/unpacked/usr/include/onnxruntime" "$prefix/include/"
+  rm -rf "$folder"
+}
+
+if [[ $fetch_onnxruntime ]]; then
+  echo "the header of ONNX Runtime from Debian's libonnxruntime-dev"
+  if fetch_onnxruntime_header; then
+    fetch onnxruntime "onnxruntime==$onnxruntime_release"
+    touch "$prefix/onnxruntime-$onnxruntime_release"
+  else
+    echo "ONNX Runtime: this machine's apt-get gives no libonnxruntime-dev; the backend onnxruntime stays off"
+  fi
 fi

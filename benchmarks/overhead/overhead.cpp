@@ -55,7 +55,7 @@ class Wrapped {
  private:
   void fill(Executable::Role role, const std::string& name, const TensorSpec& spec) {
     const Tensor tensor(spec.dtype, spec.shape);
-    fill_uniform(tensor, Rng(7, stream_of(name)), -1, 1);
+    fill_periodically(tensor, stream_of(name));
     executable_->write(role, name, tensor);
   }
   Pass pass_;
@@ -205,6 +205,14 @@ int run(const OverheadProgram& program, const Plan& plan) {
 }
 
 }  // namespace
+
+void fill_periodically(const Tensor& f32, uint64_t stream) {
+  const auto values = f32.values<float>();
+  const size_t period = std::min<size_t>(values.size(), 1 << 20);
+  fill_uniform(Tensor::view(DType::f32, {static_cast<Index>(period)}, values.data()), Rng(7, stream), -1, 1);
+  for (size_t at = period; at < values.size(); at += period)
+    std::copy_n(values.begin(), std::min(period, values.size() - at), values.begin() + static_cast<long>(at));
+}
 
 std::string OverheadCase::label() const {
   std::string text = op + (pass == Pass::forward ? " forward" : " backward");

@@ -31,6 +31,10 @@ struct OverheadProgram {
   std::function<std::unique_ptr<Direct>(const OverheadCase&, const OperatorCase&)> direct;
 };
 
+// Random values that repeat every million: making 10^9 of them anew for every repetition would take longer than the
+// rest.
+void fill_periodically(const Tensor& f32, uint64_t stream);
+
 // The command line of bin/d5-overhead-...: which cases, how long; prints the table. Exit status: 0 within the limits.
 int overhead_main(int argc, char** argv, const OverheadProgram&);
 

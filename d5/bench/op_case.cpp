@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/bench/op_case.hpp"
 
-#include <algorithm>
-
 namespace d5 {
 
 const std::vector<Field>& common_fields() {
@@ -24,19 +22,6 @@ const std::vector<Field>& common_fields() {
       {"seed", 1, {}},
   };
   return fields;
-}
-
-void check_field(const Field& field, const Json& value) {
-  if (value.type() != field.otherwise.type() && !(value.is_number_integer() && field.otherwise.is_number_integer()))
-    throw FieldError(field.name, fmt::format("[op] {} is {}; a value like {} is wanted", field.name, value.dump(),
-                                             field.otherwise.dump()));
-  if (field.legal.empty()) return;
-  try {
-    if (std::ranges::find(field.legal, value.get<std::string>()) == field.legal.end())
-      fail_unknown("[op]", field.name, value.get<std::string>(), field.legal);
-  } catch (const UsageError& error) {
-    throw FieldError(field.name, error.what());
-  }
 }
 
 namespace {

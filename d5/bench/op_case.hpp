@@ -6,18 +6,11 @@
 #include <vector>
 
 #include "d5/backends/backend.hpp"
-#include "d5/bench/session.hpp"
+#include "d5/bench/fields.hpp"
 
 namespace d5 {
 
-// The fields every operator case has, with their defaults and what is legal.
-struct Field {
-  std::string name;
-  Json otherwise;
-  std::vector<std::string> legal;  // empty: anything of the default's type
-};
-const std::vector<Field>& common_fields();
-void check_field(const Field&, const Json& value);  // FieldError
+const std::vector<Field>& common_fields();  // every operator case has them
 
 OperatorCase describe(const Json& fields);
 Pass pass_of(const Json& fields);

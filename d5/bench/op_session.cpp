@@ -5,16 +5,11 @@
 #include <cstring>
 
 #include "d5/bench/op_case.hpp"
-#include "d5/bench/op_meters.hpp"
 #include "d5/bench/problem.hpp"
-#include "d5/bench/times_itself.hpp"
+#include "d5/bench/step_timer.hpp"
 #include "d5/bench/trust.hpp"
 #include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
-#include "d5/measure/cache.hpp"
-#include "d5/measure/clock.hpp"
-#include "d5/measure/quantile.hpp"
-#include "d5/measure/roofline.hpp"
 
 namespace d5 {
 namespace {
@@ -45,7 +40,7 @@ class OpSession final : public Session {
  public:
   explicit OpSession(Json fields) : fields_(std::move(fields)) {}
 
-  void want(const MetricRequest& request) override { meters_ = OpMeters(request); }
+  void want(const MetricRequest& request) override { meters_ = Meters(request); }
 
   Outcome prepare(Depth depth) override {
     Outcome outcome;
@@ -86,18 +81,15 @@ class OpSession final : public Session {
     meters_.report(outcome.details);
     if (depth == Depth::check) return outcome;
 
-    describe_bound(op, one, outcome);
-    warm_up(outcome);
+    const Cost cost = registered<operators>(op).make(one.attributes)->cost(one.specs(), pass_of_);
+    const DType type = options.math == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
+    timer_ = std::make_unique<StepTimer>(*backend_, *executable_, [this] { step(); });
+    timer_->describe_bound(cost, type, options.math, options.device, fields_.at("cache") == "cold", outcome.details);
+    timer_->warm_up(outcome.details);
     return outcome;
   }
 
-  SliceResult run(const Slice& slice) override {
-    if (!flusher_) meters_.begin();  // what flushing costs is not the case's
-    SliceResult result = time_steps(slice);
-    if (!flusher_) meters_.end(slice.rewarm + slice.samples * slice.batch);
-    result.probe = {{"peak_flops", peak_flops()}, {"bandwidth", bandwidth()}};
-    return result;
-  }
+  SliceResult run(const Slice& slice) override { return timer_->run(slice, meters_); }
 
   Outcome finish() override {
     Outcome outcome;
@@ -105,7 +97,8 @@ class OpSession final : public Session {
     outcome.details["check"] = to_json(check);
     if (!check.passed) return {"failed", "after the measurement: " + check.reason, outcome.details};
     outcome.details["repeatable"] = same_bits();
-    if (device_probe_) outcome.details["device_memory_bytes"] = executable_->bytes();  // the most there was
+    if (timer_ && timer_->on_device())
+      outcome.details["device_memory_bytes"] = executable_->bytes();  // the most there was
     meters_.report(outcome.details);
     return outcome;
   }
@@ -119,41 +112,11 @@ class OpSession final : public Session {
  private:
   TimesItself* times_itself() { return dynamic_cast<TimesItself*>(executable_.get()); }
 
-  SliceResult time_steps(const Slice& slice) {
-    if (times_itself()) return times_itself()->time_steps(slice, flusher_ ? flusher_->bytes() : 0);
-    SliceResult result;
-    result.seconds.reserve(static_cast<size_t>(slice.samples));
-    result.start.reserve(static_cast<size_t>(slice.samples));
-    for (int64_t i = 0; i < slice.rewarm; ++i) step();
-    backend_->synchronize();
-    for (int64_t sample = 0; sample < slice.samples; ++sample) {
-      flush();
-      result.start.push_back(now_seconds());
-      const Mark begin = backend_->mark();
-      for (int64_t i = 0; i < slice.batch; ++i) step();
-      const Mark end = backend_->mark();
-      result.seconds.push_back(backend_->seconds(begin, end) / static_cast<double>(slice.batch));
-    }
-    return result;
-  }
-
   void step() {
     if (pass_of_ == Pass::forward)
       executable_->forward({});
     else
       executable_->backward({});
-  }
-
-  void flush() {
-    if (flusher_) flusher_->flush();
-    if (flushes_device_) device_probe_->flush();
-  }
-  // 0: nobody here can tell (a worker in another language, on a device).
-  double peak_flops() {
-    return device_probe_ ? device_probe_->peak_flops(bound_type_, math_) : probe_ ? probe_->peak_flops(bound_type_) : 0;
-  }
-  double bandwidth() {
-    return device_probe_ ? device_probe_->bandwidth(working_set_) : probe_ ? probe_->bandwidth(working_set_) : 0;
   }
 
   // One run of the problem from poisoned results; forward comes first where gradients are wanted.
@@ -239,38 +202,6 @@ class OpSession final : public Session {
     return true;
   }
 
-  void describe_bound(const std::string& op, const OperatorCase& one, Outcome& outcome) {
-    const auto specs = one.specs();
-    const Cost cost = registered<operators>(op).make(one.attributes)->cost(specs, pass_of_);
-    math_ = compile_options(fields_).math;
-    bound_type_ = math_ == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
-    working_set_ = cost.bytes;
-    device_probe_ = backend_->probe(fields_.at("device").get<std::string>());
-    if (!device_probe_ && fields_.at("device") == "cpu") probe_ = std::make_unique<Probe>(threads());
-    if (fields_.at("cache") == "cold") {
-      if (device_probe_)
-        flushes_device_ = true;
-      else
-        flusher_ = std::make_unique<CacheFlusher>();
-      working_set_ =
-          std::max(working_set_, device_probe_ ? device_probe_->cache_bytes() : static_cast<double>(flusher_->bytes()));
-    }
-    peak_flops();  // the first call makes buffers
-    bandwidth();
-    outcome.details["cost"] = {{"flops", cost.flops}, {"bytes", cost.bytes}, {"working_set_bytes", working_set_}};
-  }
-
-  // At least three iterations and a tenth of a second; the later half tells how long one takes.
-  void warm_up(Outcome& outcome) {
-    std::vector<double> seconds;
-    const double begin = now_seconds();
-    while ((seconds.size() < 3 || now_seconds() - begin < 0.1) && seconds.size() < 1000)
-      seconds.push_back(time_steps({.samples = 1, .batch = 1, .rewarm = 0}).seconds.front());
-    outcome.details["warmup_s"] = seconds;
-    outcome.details["seconds_per_iteration"] =
-        median({seconds.begin() + static_cast<long>(seconds.size() / 2), seconds.end()});
-  }
-
   Json fields_;
   Pass pass_of_ = Pass::forward;
   std::unique_ptr<Backend> backend_;
@@ -278,14 +209,8 @@ class OpSession final : public Session {
   std::unique_ptr<Executable> executable_;
   std::unique_ptr<Problem> problem_;
   std::vector<Tensor> first_results_;
-  std::unique_ptr<CacheFlusher> flusher_;
-  std::unique_ptr<Probe> probe_;               // of the host
-  std::unique_ptr<DeviceProbe> device_probe_;  // of the device, where the case runs on one
-  bool flushes_device_ = false;
-  OpMeters meters_;
-  DType bound_type_ = DType::f32;
-  Math math_ = Math::strict;
-  double working_set_ = 0;
+  std::unique_ptr<StepTimer> timer_;
+  Meters meters_;
 };
 
 }  // namespace

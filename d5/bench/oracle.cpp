@@ -92,7 +92,17 @@ std::vector<double> elements_at(const Oracle& o, size_t index, std::span<const I
   return values;
 }
 
-bool is_narrow(const Oracle& o, DType type) { return o.options.narrow && is_float(type) && bits(type) < 32; }
+// In which a result is added up: in f32 at least, unless the executable rounds on the way. Then it is the narrowest
+// type of the case, also where the result is wider (the gradient of an f32 scale from bf16 images).
+DType accumulator(const Oracle& o, DType result) {
+  DType type = result == DType::f64 ? DType::f64 : DType::f32;
+  if (!o.options.narrow || !is_float(result)) return type;
+  for (const auto* specs : {&o.in, &o.out})
+    for (const TensorSpec& spec : *specs)
+      if (spec.present && is_float(spec.dtype) && bits(spec.dtype) < bits(type)) type = spec.dtype;
+  return type;
+}
+bool is_narrow(const Oracle& o, DType result) { return bits(accumulator(o, result)) < 32; }
 
 Expected expect_nothing_yet(const Oracle& o, size_t index) {
   const TensorSpec& spec = o.result(index);
@@ -112,7 +122,7 @@ Expected expect_nothing_yet(const Oracle& o, size_t index) {
 void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnitude, std::span<const double> kept,
                    Expected& e) {
   const Rounding rounding = o.op.rounding(o.in, o.options.pass, index);
-  const double accumulate = round_off(e.dtype == DType::f64 || is_narrow(o, e.dtype) ? e.dtype : DType::f32);
+  const double accumulate = round_off(accumulator(o, e.dtype));
   const double stored = rounding.stored_outputs ? round_off(e.dtype) : 0;
   const double relative =
       ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, e.dtype) + stored) *
@@ -144,36 +154,38 @@ std::vector<Index> sample_indices(const Shape& shape, size_t count, const Rng& r
   return {chosen.begin(), chosen.end()};
 }
 
+void run_loops(const Oracle& o, Context& c) {
+  c.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
+  o.op.forward(c);
+  check_made(o.name, o.out, c.outputs, "output");
+  if (!o.backward()) return;
+  c.input_gradients = allocate(o.in, o.wanted);
+  o.op.backward(c);
+  check_made(o.name, o.in, c.input_gradients, "the gradient of input");
+}
+
+Tensor error_scale(const Oracle& o, size_t i, std::optional<Context>& of_absolutes) {
+  const Tensor magnitude = o.op.magnitude(o.context, o.options.pass, i);
+  if (magnitude.present()) return magnitude;
+  if (!is_float(o.result(i).dtype)) return o.backward() ? o.context.input_gradient(i) : o.context.output(i);
+  // Sums of products: the scale of errors is the operator applied to absolute values.
+  if (!of_absolutes) {
+    of_absolutes = absolute_context(o.context);
+    run_loops(o, *of_absolutes);
+  }
+  return o.backward() ? of_absolutes->input_gradient(i) : of_absolutes->output(i);
+}
+
 std::vector<Expected> expect_whole(Oracle& o) {
-  const auto run = [&](Context& c) {
-    c.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
-    o.op.forward(c);
-    check_made(o.name, o.out, c.outputs, "output");
-    if (!o.backward()) return;
-    c.input_gradients = allocate(o.in, o.wanted);
-    o.op.backward(c);
-    check_made(o.name, o.in, c.input_gradients, "the gradient of input");
-  };
-  run(o.context);
+  run_loops(o, o.context);
+  o.context.round_off = round_off(accumulator(o, DType::f32));
   std::vector<Expected> all;
-  Context of_absolutes;  // sums of products: the scale of errors is the operator applied to absolute values
-  bool have_absolutes = false;
+  std::optional<Context> of_absolutes;
   for (size_t i = 0; i < o.results(); ++i) {
     if (!o.is_wanted(i)) continue;
-    const Tensor whole = o.backward() ? o.context.input_gradient(i) : o.context.output(i);
-    Tensor magnitude = o.op.magnitude(o.context, o.options.pass, i);
-    if (!magnitude.present() && is_float(o.result(i).dtype)) {
-      if (!have_absolutes) {
-        of_absolutes = absolute_context(o.context);
-        run(of_absolutes);
-        have_absolutes = true;
-      }
-      magnitude = o.backward() ? of_absolutes.input_gradient(i) : of_absolutes.output(i);
-    } else if (!magnitude.present()) {
-      magnitude = whole;
-    }
+    const Tensor magnitude = error_scale(o, i, of_absolutes);
     Expected e = expect_nothing_yet(o, i);
-    e.values = doubles(whole);
+    e.values = doubles(o.backward() ? o.context.input_gradient(i) : o.context.output(i));
     const Tensor kept = o.op.stored_magnitude(o.context, o.options.pass, i, e.dtype);
     set_tolerance(o, i, doubles(magnitude), kept.present() ? doubles(kept) : std::vector<double>(), e);
     all.push_back(std::move(e));

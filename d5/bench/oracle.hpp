@@ -28,8 +28,16 @@ struct Oracle {
 // A seeded sample without the bias of a stride, plus the ends of every axis. Empty: there are no more than `count`.
 std::vector<Index> sample_indices(const Shape&, size_t count, const Rng&);
 
-// Every result as the operator's loops give it. Error where they do not make what infer() promised, or write beside it.
+// Every result as the operator's loops give it.
 std::vector<Expected> expect_whole(Oracle&);
+
+// Forward, and backward where gradients are wanted, by the operator's own loops, into tensors of the context. Error
+// where they do not make what infer() promised, or write beside it.
+void run_loops(const Oracle&, Context&);
+
+// The scale of errors in result i, elementwise: what its rounding is relative to. The context holds inputs and results.
+// `of_absolutes` keeps what several results share.
+Tensor error_scale(const Oracle&, size_t i, std::optional<Context>& of_absolutes);
 
 // A seeded sample of every result, where the operator can give single elements. Leaves absolute values in the context.
 std::optional<std::vector<Expected>> expect_elements(Oracle&);

@@ -12,6 +12,7 @@ namespace d5 {
 
 using RunCommand = std::function<int()>;
 
+RunCommand add_net(CLI::App&, const std::vector<std::string>& arguments);
 RunCommand add_op(CLI::App&, const std::vector<std::string>& arguments);
 RunCommand add_run(CLI::App&);
 RunCommand add_compare(CLI::App&);

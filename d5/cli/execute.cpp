@@ -100,6 +100,11 @@ int judge_all(const Recipe& recipe, const std::vector<Record>& records) {
 
 }  // namespace
 
+std::string option_name(std::string field) {
+  std::ranges::replace(field, '_', '-');
+  return "--" + field;
+}
+
 void add_run_flags(CLI::App& command, RunFlags& flags) {
   const std::string how = "How to run", show = "What to show";
   command.add_option("--mode", flags.depth, "list, build, check or measure; each does all of the one before")
@@ -112,7 +117,7 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(how);
   command.add_option("--rounds", flags.rounds, "Interleaved rounds in a launch [4]")->group(how);
   command.add_option("--slice", flags.slice, "Seconds of one slice of a round [0.02]")->group(how);
-  command.add_option("--width", flags.width, "Relative half width of the 95 % interval to reach [0.01]")->group(how);
+  command.add_option("--half-width", flags.width, "Relative half width of the 95 % interval to reach [0.01]")->group(how);
   command.add_option("--stopping", flags.stopping, "When to stop: interval, fixed, or a plugin's rule [interval]")
       ->group(how);
   command.add_option("--margin", flags.margin, "Ratios within this of 1 are 'same' [0.01]")->group(how);

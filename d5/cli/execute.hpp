@@ -27,6 +27,8 @@ RunOptions run_options(const RunFlags&, const Json& recipe_measure);
 using Finished = std::function<int(const std::vector<Record>&)>;
 int execute(const Recipe&, const RunFlags&, const Finished& finished = {});
 
+std::string option_name(std::string field);  // "trans_a" is given as --trans-a
+
 bool use_colour();  // stdout is a terminal and NO_COLOR is not set
 
 }  // namespace d5

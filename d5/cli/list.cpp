@@ -9,8 +9,10 @@
 #include "d5/cli/plugins.hpp"
 #include "d5/cli/support.hpp"
 #include "d5/core/dtype.hpp"
+#include "d5/graph/transform.hpp"
 #include "d5/measure/metric.hpp"
 #include "d5/measure/stopping.hpp"
+#include "d5/networks/network.hpp"
 #include "d5/operators/operator.hpp"
 #include "d5/recipe/suite.hpp"
 
@@ -26,13 +28,33 @@ std::vector<Json> list_backends() {
   return rows;
 }
 
+Json described(const std::vector<Parameter>& parameters) {
+  Json all = Json::object();
+  for (const Parameter& parameter : parameters)
+    all[parameter.name] = {{"about", parameter.about}, {"default", to_string(parameter.otherwise)}};
+  return all;
+}
+
 std::vector<Json> list_operators() {
   std::vector<Json> rows;
-  for (const std::string& name : registry_names(operators::kind)) {
-    Json parameters = Json::object();
-    for (const Parameter& parameter : registered<operators>(name).parameters)
-      parameters[parameter.name] = {{"about", parameter.about}, {"default", to_string(parameter.otherwise)}};
-    rows.push_back({{"name", name}, {"parameters", parameters}});
+  for (const std::string& name : registry_names(operators::kind))
+    rows.push_back({{"name", name}, {"parameters", described(registered<operators>(name).parameters)}});
+  return rows;
+}
+
+// For one sample and the default values.
+std::vector<Json> list_networks() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(networks::kind)) {
+    const NetworkEntry& entry = registered<networks>(name);
+    const NetworkFigures seen = figures(build_network(name, {}, 1, DType::f32, Mode::inference));
+    rows.push_back({{"name", name},
+                    {"trainable", seen.parameters},
+                    {"forward_flops", seen.forward_flops},
+                    {"multiply_adds", seen.multiply_adds},
+                    {"loss", entry.loss},
+                    {"about", entry.about},
+                    {"parameters", described(entry.parameters)}});
   }
   return rows;
 }
@@ -63,6 +85,13 @@ std::vector<Json> list_metrics() {
   return rows;
 }
 
+std::vector<Json> list_transforms() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(transforms::kind))
+    rows.push_back({{"name", name}, {"about", registered<transforms>(name).about}});
+  return rows;
+}
+
 std::vector<Json> plain(const std::vector<std::string>& names) {
   std::vector<Json> rows;
   for (const std::string& name : names) rows.push_back({{"name", name}});
@@ -71,12 +100,10 @@ std::vector<Json> plain(const std::vector<std::string>& names) {
 
 const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
   static const std::map<std::string, std::function<std::vector<Json>()>> all{
-      {"backends", list_backends},
-      {"operators", list_operators},
-      {"dtypes", [] { return plain(dtype_names()); }},
-      {"suites", list_suites},
-      {"metrics", list_metrics},
-      {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
+      {"backends", list_backends},     {"operators", list_operators},
+      {"networks", list_networks},     {"dtypes", [] { return plain(dtype_names()); }},
+      {"suites", list_suites},         {"metrics", list_metrics},
+      {"transforms", list_transforms}, {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
   };
   return all;
 }
@@ -86,7 +113,12 @@ void print_row(const Json& row) {
   if (row.contains("available"))
     text = fmt::format("{:<16} {:<4} {}", text, row["available"].get<bool>() ? "on" : "off",
                        row["reason"].get<std::string>());
-  if (row.contains("parameters")) {
+  if (row.contains("trainable")) {
+    text = fmt::format("{:<20} {:>11} parameters {:>8.4g} GFLOP", text, row["trainable"].get<Index>(),
+                       row["forward_flops"].get<double>() * 1e-9);
+    for (const auto& [name, parameter] : row["parameters"].items())
+      text += fmt::format(" {}={}", name, parameter["default"].get<std::string>());
+  } else if (row.contains("parameters")) {
     text = fmt::format("{:<20}", text);
     for (const auto& [name, parameter] : row["parameters"].items())
       text += fmt::format(" {}={}", name, parameter["default"].get<std::string>());
@@ -100,6 +132,7 @@ void print_row(const Json& row) {
                        row["about"].get<std::string>());
     if (row.contains("unavailable")) text += fmt::format("; unavailable: {}", row["unavailable"].get<std::string>());
   }
+  if (row.size() == 2 && row.contains("about")) text = fmt::format("{:<16} {}", text, row["about"].get<std::string>());
   std::cout << text << "\n";
 }
 
@@ -111,8 +144,10 @@ RunCommand add_list(CLI::App& program) {
     bool json = false, support = false;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* command = program.add_subcommand("list", "What can be named: backends, operators, suites, metrics, ...");
-  command->add_option("kind", flags->kind, "backends, operators, dtypes, suites, metrics or stopping-rules");
+  CLI::App* command =
+      program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
+  command->add_option("kind", flags->kind,
+                      "backends, operators, networks, dtypes, suites, metrics, transforms or stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";
   command

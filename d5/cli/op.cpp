@@ -39,19 +39,6 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"seed", "of the random inputs"},
 };
 
-std::vector<nlohmann::json> texts(const std::string& text) {
-  std::vector<nlohmann::json> values;
-  for (const auto& value : parse_values(text))
-    values.push_back(value.is_string() ? value : nlohmann::json(value.dump()));
-  return values;
-}
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> words;
-  for (const auto& value : texts(text)) words.push_back(value);
-  return words;
-}
-
 // Those of the rows of every suite that is named: --suite NAME or --suite=NAME.
 std::vector<std::string> operators_of_suites(const std::vector<std::string>& arguments) {
   std::set<std::string> names;
@@ -60,7 +47,7 @@ std::vector<std::string> operators_of_suites(const std::vector<std::string>& arg
     if (arguments[i] == "--suite" && i + 1 < arguments.size()) suites = arguments[i + 1];
     if (arguments[i].starts_with("--suite=")) suites = arguments[i].substr(8);
     if (suites.empty()) continue;
-    for (const std::string& suite : split(suites))
+    for (const std::string& suite : split_words(suites))
       for (const SuiteRow& row : load_suite(suite).rows)
         if (const auto name = row.fields.find("operator"); name != row.fields.end() && name->is_string())
           names.insert(name->get<std::string>());
@@ -76,12 +63,12 @@ std::vector<std::string> operators_in(const std::vector<std::string>& arguments)
   std::string meant;
   for (size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i].starts_with('-')) continue;
-    const std::vector<std::string> names = split(arguments[i]);
+    const std::vector<std::string> names = split_words(arguments[i]);
     if (std::ranges::all_of(names, [](const std::string& name) { return find_registered<operators>(name); }))
       return names;
     if (meant.empty() && !arguments[i - 1].starts_with('-')) meant = arguments[i];
   }
-  for (const std::string& name : split(meant))
+  for (const std::string& name : split_words(meant))
     if (!name.empty()) registered<operators>(name);
   return of_suites;
 }
@@ -91,9 +78,12 @@ void name_suites(Recipe& recipe, const OpFlags& flags) {
   Recipe::Block block;
   for (const auto& [key, text] :
        {std::pair{"suite", flags.suites}, {"set", flags.sets}, {"operator", flags.operators_named}})
-    if (!text.empty()) block.axes.push_back({key, texts(text)});
+    if (!text.empty()) {
+      const auto words = split_words(text);
+      block.axes.push_back({key, {words.begin(), words.end()}});
+    }
   std::set<std::string> own;
-  for (const std::string& suite : split(flags.suites)) {
+  for (const std::string& suite : split_words(flags.suites)) {
     recipe.name += "-" + std::filesystem::path(suite).stem().string();
     for (const SuiteRow& row : load_suite(suite).rows)
       if (const auto name = row.fields.find("operator"); name != row.fields.end() && name->is_string())
@@ -104,11 +94,6 @@ void name_suites(Recipe& recipe, const OpFlags& flags) {
     if (const auto given = flags.fields.find(field); given != flags.fields.end() && !given->second.empty())
       block.axes.push_back({field, parse_values(given->second)});
   recipe.blocks.push_back(std::move(block));
-}
-
-std::string option_name(std::string field) {
-  std::ranges::replace(field, '_', '-');
-  return "--" + field;
 }
 
 }  // namespace
@@ -150,7 +135,7 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
     } else if (!flags->sets.empty()) {
       throw UsageError("[op] --set '{}' without --suite: only the rows of a suite have such labels", flags->sets);
     }
-    for (const std::string& op : split(flags->suites.empty() ? flags->operators_named : "")) {
+    for (const std::string& op : split_words(flags->suites.empty() ? flags->operators_named : "")) {
       if (op.empty()) break;
       recipe.name += "-" + op;
       recipe.blocks.push_back({.values = {{"operator", op}}});

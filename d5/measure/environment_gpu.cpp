@@ -1,94 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA devices as NVML tells of them. The library belongs to the driver, so it is opened at run time; its few
-// functions are declared here, because its header comes with another package.
-#include <dlfcn.h>
-
-#include <array>
-
+// NVIDIA devices as NVML tells of them.
 #include "d5/measure/environment_parts.hpp"
+#include "d5/measure/nvml.hpp"
 
 namespace d5 {
 namespace {
 
 using nlohmann::json;
-
-using Device = void*;  // nvmlDevice_t
-struct Memory {        // nvmlMemory_t
-  unsigned long long total, free, used;
-};
-constexpr int success = 0;
-constexpr int clock_graphics = 0, clock_memory = 2;  // nvmlClockType_t
-constexpr int temperature_gpu = 0;
-constexpr unsigned driver_name_bytes = 80, device_name_bytes = 96;
-
-class Nvml {
- public:
-  Nvml() : library_(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {
-    if (!library_) return;
-    const auto start = function<int (*)()>("nvmlInit_v2");
-    started_ = start && start() == success;
-  }
-  ~Nvml() {
-    if (started_)
-      if (const auto stop = function<int (*)()>("nvmlShutdown")) stop();
-    if (library_) dlclose(library_);
-  }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
-
-  bool started() const { return started_; }
-  template <class Function>
-  Function function(const char* name) const {
-    return reinterpret_cast<Function>(dlsym(library_, name));
-  }
-
-  unsigned count() const {
-    const auto get = function<int (*)(unsigned*)>("nvmlDeviceGetCount_v2");
-    unsigned devices = 0;
-    return get && get(&devices) == success ? devices : 0;
-  }
-  Device device(unsigned index) const {
-    const auto get = function<int (*)(unsigned, Device*)>("nvmlDeviceGetHandleByIndex_v2");
-    Device device = nullptr;
-    return get && get(index, &device) == success ? device : nullptr;
-  }
-  json driver() const {
-    const auto get = function<int (*)(char*, unsigned)>("nvmlSystemGetDriverVersion");
-    std::array<char, driver_name_bytes> text{};
-    return get && get(text.data(), driver_name_bytes) == success ? json(text.data()) : json();
-  }
-  json cuda_driver() const {
-    const auto get = function<int (*)(int*)>("nvmlSystemGetCudaDriverVersion_v2");
-    int version = 0;
-    return get && get(&version) == success ? json(version) : json();
-  }
-  json name(Device device) const {
-    const auto get = function<int (*)(Device, char*, unsigned)>("nvmlDeviceGetName");
-    std::array<char, device_name_bytes> text{};
-    return get && get(device, text.data(), device_name_bytes) == success ? json(text.data()) : json();
-  }
-  // A number that one function gives, with what it is asked for (a kind of clock) before it.
-  template <class... Asked>
-  json number(const char* name, Device device, Asked... asked) const {
-    const auto get = function<int (*)(Device, Asked..., unsigned*)>(name);
-    unsigned value = 0;
-    return get && get(device, asked..., &value) == success ? json(value) : json();
-  }
-  json memory(Device device, unsigned long long Memory::*part) const {
-    const auto get = function<int (*)(Device, Memory*)>("nvmlDeviceGetMemoryInfo");
-    Memory memory{};
-    return get && get(device, &memory) == success ? json(memory.*part) : json();
-  }
-  json error_correction(Device device) const {
-    const auto get = function<int (*)(Device, unsigned*, unsigned*)>("nvmlDeviceGetEccMode");
-    unsigned now = 0, pending = 0;
-    return get && get(device, &now, &pending) == success ? json(now == 1) : json();
-  }
-
- private:
-  void* library_;
-  bool started_ = false;
-};
 
 json watts(const json& milliwatts) { return milliwatts.is_null() ? json() : json(milliwatts.get<double>() / 1000); }
 
@@ -99,18 +17,18 @@ json gpu_environment() {
   if (!nvml.started()) return json::array();
   json devices = json::array();
   for (unsigned i = 0; i < nvml.count(); ++i) {
-    const Device device = nvml.device(i);
+    const Nvml::Device device = nvml.device(i);
     if (!device) continue;
     const json persistence = nvml.number("nvmlDeviceGetPersistenceMode", device);
     devices.push_back({{"name", nvml.name(device)},
                        {"driver", nvml.driver()},
                        {"cuda_driver", nvml.cuda_driver()},
-                       {"memory_bytes", nvml.memory(device, &Memory::total)},
+                       {"memory_bytes", nvml.memory(device, &Nvml::Memory::total)},
                        {"error_correction", nvml.error_correction(device)},
                        {"persistence", persistence.is_null() ? json() : json(persistence == 1)},
                        {"power_limit_w", watts(nvml.number("nvmlDeviceGetPowerManagementLimit", device))},
-                       {"mhz_max", nvml.number<int>("nvmlDeviceGetMaxClockInfo", device, clock_graphics)},
-                       {"memory_mhz_max", nvml.number<int>("nvmlDeviceGetMaxClockInfo", device, clock_memory)}});
+                       {"mhz_max", nvml.number<int>("nvmlDeviceGetMaxClockInfo", device, Nvml::clock_graphics)},
+                       {"memory_mhz_max", nvml.number<int>("nvmlDeviceGetMaxClockInfo", device, Nvml::clock_memory)}});
   }
   return devices;
 }
@@ -120,14 +38,14 @@ json gpu_now() {
   if (!nvml.started()) return json::array();
   json devices = json::array();
   for (unsigned i = 0; i < nvml.count(); ++i) {
-    const Device device = nvml.device(i);
+    const Nvml::Device device = nvml.device(i);
     if (!device) continue;
-    devices.push_back({{"mhz", nvml.number<int>("nvmlDeviceGetClockInfo", device, clock_graphics)},
-                       {"memory_mhz", nvml.number<int>("nvmlDeviceGetClockInfo", device, clock_memory)},
+    devices.push_back({{"mhz", nvml.number<int>("nvmlDeviceGetClockInfo", device, Nvml::clock_graphics)},
+                       {"memory_mhz", nvml.number<int>("nvmlDeviceGetClockInfo", device, Nvml::clock_memory)},
                        {"power_state", nvml.number("nvmlDeviceGetPerformanceState", device)},
                        {"power_w", watts(nvml.number("nvmlDeviceGetPowerUsage", device))},
-                       {"celsius", nvml.number<int>("nvmlDeviceGetTemperature", device, temperature_gpu)},
-                       {"used_bytes", nvml.memory(device, &Memory::used)}});
+                       {"celsius", nvml.number<int>("nvmlDeviceGetTemperature", device, Nvml::temperature_gpu)},
+                       {"used_bytes", nvml.memory(device, &Nvml::Memory::used)}});
   }
   return devices;
 }

@@ -117,7 +117,9 @@ struct Ramp {
   double size(double x) const { return std::abs(alpha * x) + std::abs(beta); }
   double value(double x) const { return std::isnan(x) ? x : std::clamp(line(x), 0.0, 1.0); }
   bool rises(double x) const { return line(x) > 0 && line(x) < 1; }
-  bool bends(double x) const { return std::min(std::abs(line(x)), std::abs(line(x) - 1)) <= 0x1p-22 * size(x); }
+  bool bends(double x, double round_off = 0x1p-24) const {
+    return std::min(std::abs(line(x)), std::abs(line(x) - 1)) <= 4 * round_off * size(x);
+  }
 };
 
 struct HardSigmoid : Function {
@@ -130,11 +132,12 @@ struct HardSigmoid : Function {
   static std::vector<Attributes> attribute_cases() { return {{{"alpha", 0.5}, {"beta", 0.6}}}; }
   double operator()(double x) const { return ramp.value(x); }
   double slope(double x) const { return ramp.rises(x) ? ramp.alpha : 0; }
-  double error(double x) const { return ramp.rises(x) || ramp.bends(x) ? ramp.size(x) : 0; }
+  double error(double x) const { return ramp.rises(x) || ramp.bends(x, round_off) ? ramp.size(x) : 0; }
   double slope_error(double x) const {
-    return std::abs(slope(x)) + (ramp.bends(x) ? undecided * std::abs(ramp.alpha) : 0);
+    return std::abs(slope(x)) + (ramp.bends(x, round_off) ? undecided * std::abs(ramp.alpha) : 0);
   }
   Ramp ramp;
+  double round_off = 0x1p-24;
 };
 
 struct HardSwish : Function {  // x max(0, min(1, x / 6 + 1 / 2)); slope x / 3 + 1 / 2 on the ramp

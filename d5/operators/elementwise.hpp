@@ -92,6 +92,7 @@ struct Function {
   static constexpr double flops[2] = {1, 2};     // forward, backward; an elementary function counts one
   static std::vector<Parameter> parameters() { return {}; }          // the attributes, with ONNX's defaults
   static std::vector<Attributes> attribute_cases() { return {{}}; }  // values of them worth a case
+  // A function with a kink may have a member `round_off`: it is that of the arithmetic (Context) when errors are asked.
 };
 
 template <class F>
@@ -144,9 +145,11 @@ class Unary final : public Operator {
     } else {
       Tensor scale(DType::f64, c.input(0).shape());
       const auto x = c.input(0).values<double>(), out = scale.values<double>();
+      F f = f_;
+      if constexpr (requires { f.round_off; }) f.round_off = c.round_off;
       for_each_element(scale.elements(), [&](Index i) {
-        out[i] = pass == Pass::forward ? f_.error(x[i])
-                                       : f_.slope_error(x[i]) * std::abs(c.output_gradient(0).values<double>()[i]);
+        out[i] = pass == Pass::forward ? f.error(x[i])
+                                       : f.slope_error(x[i]) * std::abs(c.output_gradient(0).values<double>()[i]);
       });
       return scale;
     }

@@ -45,15 +45,15 @@ std::vector<TensorSpec> OperatorCase::specs() const {
   return all;
 }
 
-Attributes complete_values(std::string_view op, const OperatorEntry& entry, const Attributes& values) {
+Attributes complete_values(std::string_view of, std::span<const Parameter> parameters, const Attributes& values) {
   std::vector<std::string> legal;
   Attributes complete;
-  for (const Parameter& parameter : entry.parameters) {
+  for (const Parameter& parameter : parameters) {
     legal.push_back(parameter.name);
     complete.set(parameter.name, parameter.otherwise);
   }
-  values.check_names(legal, fmt::format("[{}]", op));
-  for (const Parameter& parameter : entry.parameters) {
+  values.check_names(legal, fmt::format("[{}]", of));
+  for (const Parameter& parameter : parameters) {
     if (!values.has(parameter.name)) continue;
     Value value = values.values().at(parameter.name);
     // A number may stand for a list of one size, a whole number for a real, 0 and 1 for no and yes.
@@ -64,11 +64,15 @@ Attributes complete_values(std::string_view op, const OperatorEntry& entry, cons
       if (std::holds_alternative<bool>(parameter.otherwise) && (integer == 0 || integer == 1)) value = integer == 1;
     }
     if (value.index() != parameter.otherwise.index())
-      throw UsageError("[{}] {} is '{}'; a value like '{}' is wanted ({})", op, parameter.name, to_string(value),
+      throw UsageError("[{}] {} is '{}'; a value like '{}' is wanted ({})", of, parameter.name, to_string(value),
                        to_string(parameter.otherwise), parameter.about);
     complete.set(parameter.name, std::move(value));
   }
   return complete;
+}
+
+Attributes complete_values(std::string_view op, const OperatorEntry& entry, const Attributes& values) {
+  return complete_values(op, entry.parameters, values);
 }
 
 std::vector<int64_t> sizes(const Attributes& values, const std::string& name, size_t count) {

@@ -40,6 +40,7 @@ class Context {
   std::vector<Tensor> inputs, outputs, output_gradients, input_gradients;
   std::vector<Tensor> saved;  // what forward keeps for backward (a dropout mask); the operator fills it
   Position position;
+  double round_off = 0x1p-24;  // of the arithmetic that magnitude() speaks of: how near to a kink is undecided
 
   const Tensor& input(size_t i) const { return at(inputs, i); }
   const Tensor& output(size_t i) const { return at(outputs, i); }
@@ -171,6 +172,8 @@ struct operators {
 
 // The case that these values describe, with every default filled in and unknown names refused.
 Attributes complete_values(std::string_view op, const OperatorEntry&, const Attributes& values);
+// The same for whatever else has such parameters: a network.
+Attributes complete_values(std::string_view of, std::span<const Parameter>, const Attributes& values);
 
 // "3x3" or "3" (repeated `count` times) as integers; UsageError names the parameter.
 std::vector<int64_t> sizes(const Attributes& values, const std::string& name, size_t count);

@@ -175,7 +175,7 @@ class ForeignExecutable final : public Executable, public TimesItself {
 
   Json details() const override {
     Json others = details_;
-    others.erase("kernels");
+    for (const char* known : {"kernels", "narrow_arithmetic"}) others.erase(known);
     return others;
   }
 
@@ -202,6 +202,7 @@ class ForeignExecutable final : public Executable, public TimesItself {
   }
 
   Facts kernels() const override { return facts_from(details_.value("kernels", Json::object())); }
+  std::string narrow_arithmetic(Pass) const override { return details_.value("narrow_arithmetic", ""); }
 
  private:
   static std::string key(Role role, const std::string& value) {

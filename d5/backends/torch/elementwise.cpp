@@ -152,6 +152,14 @@ Prepared hard_sigmoid(const Setup& setup) {
       .rounds_between();
 }
 
+// On CUDA ATen's own multiplies f64 by the 1/6 of f32.
+Prepared hard_swish(const Setup& setup) {
+  if (!setup.device.is_cuda() || setup.dtype() != DType::f64)
+    return elementwise([](const Tensor& x) { return at::hardswish(x); }, "hardswish");
+  return elementwise([](const Tensor& x) { return x.mul(at::clamp(x.add(3), 0, 6)).div(6); },
+                     "add, clamp, mul, div (the 1/6 of hardswish is an f32 number)");
+}
+
 Prepared gelu(const Setup& setup) {
   const std::string approximate = setup.attributes.text("approximate", "none");
   return elementwise([approximate](const Tensor& x) { return at::gelu(x, approximate); }, "gelu");
@@ -282,7 +290,6 @@ D5_TORCH_UNARY("IsNaN", isnan);
 D5_TORCH_UNARY("Relu", relu);
 D5_TORCH_UNARY("Sigmoid", sigmoid);
 D5_TORCH_UNARY("Tanh", tanh);
-D5_TORCH_UNARY("HardSwish", hardswish);
 D5_TORCH_UNARY("Mish", mish);
 D5_TORCH_UNARY("Not", logical_not);
 D5_TORCH_UNARY("BitwiseNot", bitwise_not);
@@ -310,6 +317,7 @@ D5_TORCH_OPERATOR("Elu", elu);
 D5_TORCH_OPERATOR("Celu", celu);
 D5_TORCH_OPERATOR("Selu", selu);
 D5_TORCH_OPERATOR("HardSigmoid", hard_sigmoid);
+D5_TORCH_OPERATOR("HardSwish", hard_swish);
 D5_TORCH_OPERATOR("Gelu", gelu);
 D5_TORCH_OPERATOR("Softplus", softplus);
 D5_TORCH_OPERATOR("Softsign", softsign);

@@ -30,11 +30,21 @@ Prepared batch_normalization(const Setup& setup) {
   const auto as_given = [line](const at::Tensor& y) { return line ? y.squeeze(1) : y; };
   for (size_t i = 2; i < 5; ++i)
     if (setup.dtype(i) != setup.dtype(1)) return refuse("torch wants one type for scale, B, mean and var");
+  // Training on f16 is cuDNN's, and channels last have a kernel of their own.
+  const bool images = setup.options.layout == LayoutChoice::fast && (setup.rank() == 4 || setup.rank() == 5);
+  const std::string narrow_backward =
+      setup.device.is_cuda() && !images && !(training && setup.dtype() == DType::f16)
+          ? "the gradient's products and partial sums are rounded to the type of X (Float2 in ATen's CUDA kernel)"
+          : "";
   if (!training)
     return {[=](Inputs in, Outputs out) {
               out[0] = as_given(at::batch_norm(planes(in[0]), in[1], in[2], in[3], in[4], false, 0, epsilon, true));
             },
-            "aten::batch_norm", true};
+            "aten::batch_norm",
+            true,
+            "",
+            "",
+            narrow_backward};
   const bool running = setup.wants(1) || setup.wants(2);
   const Shape& x = setup.inputs[0].shape;
   const double channels = line ? 1.0 : static_cast<double>(std::max<int64_t>(x[1], 1));
@@ -53,7 +63,11 @@ Prepared batch_normalization(const Setup& setup) {
             if (out.size() > 1) out[1] = mean;
             if (out.size() > 2) out[2] = variance.mul(biased).add(in[4].detach(), momentum * (1 - biased));
           },
-          "aten::batch_norm", true};
+          "aten::batch_norm",
+          true,
+          "",
+          "",
+          narrow_backward};
 }
 
 // The sizes of the axes from `axis` on.

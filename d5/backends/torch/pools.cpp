@@ -14,6 +14,7 @@
 #include <ATen/ops/max_pool3d_with_indices.h>
 #include <ATen/ops/mean.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "d5/backends/torch/geometry.hpp"
@@ -98,14 +99,18 @@ Prepared average_pool(const Setup& setup) {
   for (size_t i = 0; i < g.kernel.size(); ++i) fits = fits && 2 * g.begin[i] <= g.kernel[i];
   if (fits) {
     const auto pad = two(g.begin, 0);
+    // Torch's gradient on CUDA looks for the windows over an element as if there were no padding, with channels last
+    // alone (avg_pool2d_backward_out_cuda_frame_nhwc, as of 2.11). So it gets rows.
+    const bool rows = setup.device.is_cuda() && setup.options.mode == Mode::training && !volume &&
+                      std::ranges::any_of(pad, [](int64_t p) { return p > 0; });
     return {[=](Inputs in, Outputs out) {
-              const at::Tensor x = line ? in[0].unsqueeze(2) : in[0];
+              const at::Tensor given = rows ? in[0].contiguous() : in[0], x = line ? given.unsqueeze(2) : given;
               const at::Tensor y = volume ? at::avg_pool3d(x, kernel, stride, pad, false, include)
                                           : at::avg_pool2d(x, kernel, stride, pad, false, include);
               out[0] = line ? y.squeeze(2) : y;
             },
             volume ? "aten::avg_pool3d" : "aten::avg_pool2d",
-            true,
+            !rows,
             "",
             "",
             narrow_gradient};

@@ -32,6 +32,9 @@ Prepared gemm(const Setup& setup) {
   const at::Scalar alpha = factor("alpha"), beta = factor("beta");
   const std::string scaled =
       a.real("alpha", 1) == 1 && a.real("beta", 1) == 1 ? "" : "autograd scales products that were stored";
+  // Seen with cuBLAS 13 on an H200: alone of all shapes and types these have two roundings.
+  const bool row = setup.outputs[0].shape[0] == 1 && setup.dtype() == DType::f16 && setup.device.is_cuda();
+  const std::string stored = row ? "cuBLAS stores the product of one row in f16 before it adds C" : "";
   const auto left = [trans_a](Inputs in) { return trans_a ? in[0].t() : in[0]; };
   const auto right = [trans_b](Inputs in) { return trans_b ? in[1].t() : in[1]; };
   if (setup.has(2))
@@ -39,7 +42,7 @@ Prepared gemm(const Setup& setup) {
             "aten::addmm",
             false,
             "",
-            "",
+            stored,
             scaled};
   if (a.real("alpha", 1) == 1)
     return {[=](Inputs in, Outputs out) { out[0] = at::mm(left(in), right(in)); }, "aten::mm"};
@@ -69,8 +72,10 @@ Prepared matmul(const Setup& setup) {
 std::string backend_name(at::native::ConvBackend backend) {
   using at::native::ConvBackend;
   switch (backend) {
-    case ConvBackend::Mkldnn: return "mkldnn";
-    case ConvBackend::Cudnn: return "cudnn";
+    case ConvBackend::Mkldnn:
+    case ConvBackend::MkldnnTranspose: return "mkldnn";
+    case ConvBackend::Cudnn:
+    case ConvBackend::CudnnTranspose: return "cudnn";
     case ConvBackend::CudaDepthwise2d:
     case ConvBackend::CudaDepthwise3d: return "cuda depthwise";
     case ConvBackend::Overrideable: return "overrideable";
@@ -82,6 +87,29 @@ std::string backend_name(at::native::ConvBackend backend) {
     case ConvBackend::SlowTranspose3d: return "slow: im2col";
     default: return fmt::format("backend {}", static_cast<int>(backend));
   }
+}
+
+struct Sliding {
+  std::vector<int64_t> stride, pad, dilation, output_padding;
+  int64_t groups;
+  bool transposed;
+};
+
+// What the library would choose, asked with tensors whose pages nobody touches.
+std::string chosen_backend(const Setup& setup, const Sliding& s) {
+  const auto like = [&](size_t i) {
+    const bool last = setup.options.layout == LayoutChoice::fast && setup.rank(i) >= 4;
+    return at::empty(setup.inputs[i].shape.sizes(), at::dtype(scalar_type(setup.inputs[i].dtype)).device(setup.device),
+                     last ? channels_last_format(setup.rank(i)) : at::MemoryFormat::Contiguous);
+  };
+  const auto list = [](const std::vector<int64_t>& values) { return c10::fromIntArrayRefSlow(values); };
+  return backend_name(at::native::select_conv_backend(
+      like(0), like(1), setup.has(2) ? std::optional(like(2)) : std::nullopt, list(s.stride), list(s.pad),
+      list(s.dilation), s.transposed, list(s.output_padding), s.groups, std::nullopt));
+}
+
+std::string narrow_bias(const Setup& setup, const std::string& backend) {
+  return setup.has(2) && backend == "cudnn" ? "cuDNN's result is stored before the bias is added" : "";
 }
 
 // oneDNN computes f16 forward alone; the library's own loops add in f16.
@@ -97,17 +125,8 @@ Prepared convolution(const Setup& setup) {
   const std::vector<int64_t> no_output_padding(g.kernel.size(), 0);
   std::string function = "aten::convolution";
   if (!g.symmetric) function = "aten::constant_pad_nd, " + function;
-  // What the library would choose, asked with tensors whose pages nobody touches.
-  const auto like = [&](size_t i) {
-    const bool last = setup.options.layout == LayoutChoice::fast && setup.rank(i) >= 4;
-    return at::empty(setup.inputs[i].shape.sizes(), at::dtype(scalar_type(setup.inputs[i].dtype)).device(setup.device),
-                     last ? channels_last_format(setup.rank(i)) : at::MemoryFormat::Contiguous);
-  };
-  const auto list = [](const std::vector<int64_t>& values) { return c10::fromIntArrayRefSlow(values); };
-  const auto chosen = at::native::select_conv_backend(
-      like(0), like(1), setup.has(2) ? std::optional(like(2)) : std::nullopt, list(g.stride), list(g.begin),
-      list(g.dilation), false, list(no_output_padding), groups, std::nullopt);
-  function += " (" + backend_name(chosen) + ")";
+  const std::string backend = chosen_backend(setup, {g.stride, g.begin, g.dilation, no_output_padding, groups, false});
+  function += " (" + backend + ")";
   return {[=, bias = setup.has(2)](Inputs in, Outputs out) {
             const at::Tensor x = g.symmetric ? in[0] : at::constant_pad_nd(in[0], g.all_pads());
             out[0] = at::convolution(x, in[1], bias ? std::optional(in[2]) : std::nullopt, g.stride,
@@ -117,7 +136,7 @@ Prepared convolution(const Setup& setup) {
           function,
           true,
           "",
-          "",
+          narrow_bias(setup, backend),
           narrow_f16(setup)};
 }
 
@@ -143,16 +162,20 @@ Prepared transposed_convolution(const Setup& setup) {
     fits = fits && extra[axis] >= 0 && extra[axis] < std::max(stride[axis], dilation[axis]);
   }
   const auto bias = [given = setup.has(2)](Inputs in) { return given ? std::optional(in[2]) : std::nullopt; };
+  const std::vector<int64_t> none(kernel.size(), 0);
+  const std::string backend =
+      chosen_backend(setup, {stride, fits ? pad : none, dilation, fits ? extra : none, groups, true});
+  const std::string function = "aten::convolution transposed (" + backend + ")",
+                    narrow_forward = backend == "cudnn" ? narrow_bias(setup, backend) : narrow_f16(setup);
   if (fits)
     return {[=](Inputs in, Outputs out) {
               out[0] = at::convolution(in[0], in[1], bias(in), stride, pad, dilation, true, extra, groups);
             },
-            "aten::convolution transposed",
+            function,
             true,
             "",
-            narrow_f16(setup),
+            narrow_forward,
             narrow_f16(setup)};
-  const std::vector<int64_t> none(kernel.size(), 0);
   std::vector<int64_t> more;  // as constant_pad_nd wants them: the last axis first
   for (size_t axis = kernel.size(); axis-- > 0;) more.insert(more.end(), {0, missing[axis]});
   if (setup.has(2) && std::ranges::any_of(missing, [](int64_t n) { return n > 0; }))
@@ -164,10 +187,10 @@ Prepared transposed_convolution(const Setup& setup) {
               y = y.narrow(static_cast<int64_t>(axis) + 2, pad[axis], output[axis]);
             out[0] = y;
           },
-          "aten::convolution transposed, constant_pad_nd, narrow",
+          function + ", constant_pad_nd, narrow",
           true,
           "",
-          narrow_f16(setup),
+          narrow_forward,
           narrow_f16(setup)};
 }
 

@@ -2,6 +2,7 @@
 // RNN, LSTM, GRU by torch's own functions for whole sequences. Gates lie in another order there (LSTM: i f g o, not
 // ONNX's i o f g; GRU: r z n, not z r h): weights that nobody else reads are stored so, as in its users' programs,
 // others are reordered in each forward.
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/gru.h>
 #include <ATen/ops/index_select.h>
@@ -44,6 +45,19 @@ std::string why_not(const Setup& setup, const std::vector<std::string>& activati
   return "";
 }
 
+// As long as it lives, cuDNN is not taken.
+class WithoutCudnn {
+ public:
+  explicit WithoutCudnn(bool off) : before_(at::globalContext().userEnabledCuDNN()) {
+    if (off) at::globalContext().setUserEnabledCuDNN(false);
+  }
+  ~WithoutCudnn() { at::globalContext().setUserEnabledCuDNN(before_); }
+  WithoutCudnn(const WithoutCudnn&) = delete;
+
+ private:
+  bool before_;
+};
+
 Prepared recurrent(const Setup& setup) {
   const std::string& op = setup.node.op;
   const Attributes& a = setup.attributes;
@@ -69,6 +83,9 @@ Prepared recurrent(const Setup& setup) {
   const int64_t hidden = setup.inputs[r].shape.back(), directions = both ? 2 : 1, time = batch_first ? 1 : 0,
                 batch = setup.inputs[x].shape[batch_first ? 0 : 1], width = static_cast<int64_t>(gates.size()) * hidden;
   const auto options = at::dtype(scalar_type(setup.dtype())).device(setup.device);
+  // cuDNN's f32 is off by about 1e-5 of the result even for one cell of one number, where no product can err so (cuDNN
+  // 9 on an H200): its activations are approximations.
+  const bool strict = setup.device.is_cuda() && setup.dtype() == DType::f32 && setup.options.math == Math::strict;
 
   Prepared prepared;
   std::array<at::Tensor, 4> order;  // by input; undefined: as it is stored
@@ -99,6 +116,7 @@ Prepared recurrent(const Setup& setup) {
       parameters.push_back(biases.narrow(0, 0, width));
       parameters.push_back(biases.narrow(0, width, width));
     }
+    const WithoutCudnn guard(strict);
     const at::Tensor sequence = reverse ? in[x].flip(time) : in[x];
     at::Tensor y, h, c;
     if (lstm) {
@@ -117,6 +135,7 @@ Prepared recurrent(const Setup& setup) {
     if (out.size() > 2) out[2] = batch_first ? c.transpose(0, 1) : c;
   };
   prepared.function = "aten::" + (lstm ? std::string("lstm") : op == "GRU" ? "gru" : relu ? "rnn_relu" : "rnn_tanh");
+  if (strict) prepared.function += " (without cuDNN, which approximates activations)";
   // Products of a step are stored before they are added and go through the gates.
   return std::move(prepared).rounds_between();
 }

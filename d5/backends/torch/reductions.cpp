@@ -134,8 +134,10 @@ Prepared cum_sum(const Setup& setup) {
       y = at::cat({at::zeros_like(y.narrow(axis, 0, 1)), y.narrow(axis, 0, y.size(axis) - 1)}, axis);
     return reverse ? y.flip(axis) : y;
   };
-  return elementwise(
-      run, std::string(reverse ? "flip, " : "") + "cumsum" + (exclusive ? ", cat" : "") + (reverse ? ", flip" : ""));
+  const std::string narrow = setup.device.is_cuda() ? "CUDA's scan adds in the type of the tensors" : "";
+  return elementwise(run, std::string(reverse ? "flip, " : "") + "cumsum" + (exclusive ? ", cat" : "") +
+                              (reverse ? ", flip" : ""))
+      .narrow(narrow, narrow);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Energy of one iteration: what the processor packages spent in the timed slices / iterations, the median over
 // launches. The packages' counters see everything that runs on them, so other work counts too.
+#include "d5/measure/metrics/energy.hpp"
 #include "d5/measure/energy_counter.hpp"
 #include "d5/measure/metric.hpp"
 
@@ -21,16 +22,7 @@ class Energy final : public Meter {
     if (iterations_ == 0) return nullptr;
     return {{"joules", joules_}, {"iterations", iterations_}};
   }
-  std::optional<Metric> value(const Measured& m) const override {
-    if (m.reports.empty()) return std::nullopt;
-    std::vector<double> launches;
-    for (const nlohmann::json& report : m.reports)
-      launches.push_back(report.at("joules").get<double>() / report.at("iterations").get<double>());
-    const Summary summary = summarize(launches);
-    Metric metric{.unit = unit(), .median = summary.median, .n = summary.n, .n_eff = summary.n_eff};
-    if (summary.ci95) metric.ci95 = {summary.ci95->low, summary.ci95->high};
-    return metric;
-  }
+  std::optional<Metric> value(const Measured& m) const override { return energy_per_iteration(m); }
 
  private:
   EnergyCounter counter_;

@@ -64,6 +64,56 @@ TEST(Problem, IntegersKeepSumsExactAndAskForEquality) {
   for (const double tolerance : problem.expected[0].tolerance) EXPECT_EQ(tolerance, 0);
 }
 
+OperatorCase described(const std::string& op, const Attributes& values, DType type) {
+  const OperatorEntry& entry = registered<operators>(op);
+  return entry.describe(complete_values(op, entry, values), type);
+}
+
+// Images of bf16 whose scale is f32: where sums are rounded to bf16, so is the scale's gradient.
+TEST(Problem, RoundingOnTheWayCountsForResultsOfWiderTypes) {
+  const OperatorCase one = described("BatchNormalization", {{"shape", "4x3x5x5"}}, DType::bf16);
+  ASSERT_EQ(one.inputs[1].spec.dtype, DType::f32);
+  ProblemOptions options{.pass = Pass::backward};
+  const Problem wide = make_problem("BatchNormalization", one, options);
+  options.narrow = true;
+  const Problem narrow = make_problem("BatchNormalization", one, options);
+  ASSERT_EQ(narrow.expected[1].dtype, DType::f32);
+  for (size_t i = 0; i < narrow.expected[1].values.size(); ++i) {
+    EXPECT_EQ(narrow.expected[1].values[i], wide.expected[1].values[i]);
+    EXPECT_GT(narrow.expected[1].tolerance[i], 100 * wide.expected[1].tolerance[i]);
+    EXPECT_LT(narrow.expected[1].tolerance[i], 0x1p17 * wide.expected[1].tolerance[i]);
+  }
+}
+
+// alpha x + beta in two steps of bf16 meets 0 and 1 where the line itself does not: the slope there is alpha or 0, and
+// elsewhere what it was.
+TEST(Problem, AKinkIsAsWideAsTheRoundingBeforeIt) {
+  const auto round = [](float v) { return static_cast<float>(BFloat16(v)); };
+  const OperatorCase one = described("HardSigmoid", {{"shape", "40000"}}, DType::bf16);
+  ProblemOptions options{.pass = Pass::backward};
+  for (const bool narrow : {false, true}) {
+    options.narrow = narrow;
+    const Problem problem = make_problem("HardSigmoid", one, options);
+    const Tensor x = problem.inputs[0].second.cast(DType::f32),
+                 dy = problem.output_gradients[0].second.cast(DType::f32);
+    const Expected& e = problem.expected[0];
+    int beyond = 0, undecided = 0;
+    for (size_t i = 0; i < e.values.size(); ++i) {
+      const float line = round(round(0.2f * x.values<float>()[i]) + 0.5f), down = round(0.2f * dy.values<float>()[i]);
+      const bool with_ends = line >= 0 && line <= 1, without_ends = line > 0 && line < 1;
+      for (const bool rises : {with_ends, without_ends})
+        beyond += !(std::abs((rises ? down : 0) - e.values[i]) <= e.tolerance[i]);
+      undecided += e.tolerance[i] > 0.1 * std::abs(dy.values<float>()[i]);
+    }
+    if (narrow) {
+      EXPECT_EQ(beyond, 0);
+      EXPECT_LT(undecided, 2000);  // two bands of 8 u / alpha each, of 8.1
+    } else {
+      EXPECT_GT(beyond, 0);
+    }
+  }
+}
+
 TEST(Problem, TheSameSeedGivesTheSameInputsAndAnotherDoesNot) {
   ProblemOptions options;
   const Problem first = make_problem("Gemm", gemm(9, 8, 7), options),

@@ -177,6 +177,7 @@ TEST(Energy, IsPerIterationAndTheMedianOverLaunches) {
   Measured m;
   for (const double joules : {1.0, 2.0, 6.0}) m.reports.push_back({{"joules", joules}, {"iterations", 100}});
   EXPECT_DOUBLE_EQ(meter("energy")->value(m)->median, 0.02);
+  EXPECT_DOUBLE_EQ(meter("device_energy")->value(m)->median, 0.02);
 }
 
 }  // namespace

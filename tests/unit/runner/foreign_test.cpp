@@ -105,6 +105,23 @@ TEST_F(Foreign, WhatIsWrongIsNamed) {
   }
 }
 
+// Sums that are rounded to bf16 one by one are right where the worker says that it does so, and wrong where it does
+// not.
+TEST_F(Foreign, NarrowArithmeticIsJudgedByWhatTheWorkerSays) {
+  const auto sums = [](const std::string& backend) {
+    return bench_of({{"kind", "op"}})
+        .complete({{"operator", "Sum"}, {"backend", backend}, {"count", 4}, {"shape", "20x20"}, {"dtype", "bf16"}});
+  };
+  const auto records = run_all({sums("fake-narrow"), sums("fake-silent")}, once(Depth::check));
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].status, "passed") << records[0].reason;
+  EXPECT_EQ(records[0].details["narrow_arithmetic"], "every sum is stored in bf16");
+  EXPECT_FALSE(records[0].details["worker"].contains("narrow_arithmetic"));
+  EXPECT_EQ(records[1].status, "failed");
+  EXPECT_THAT(records[1].reason, HasSubstr("expected"));
+  EXPECT_FALSE(records[1].details.contains("narrow_arithmetic"));
+}
+
 TEST_F(Foreign, LimitsHold) {
   RunOptions options = once();
   options.limits.seconds = 4;

@@ -26,7 +26,8 @@ class Unsupported(Exception):
 
 
 class Case:
-    details = {}  # {"kernels": {"Gemm": "addmm"}, "compile_s": 2.5, ...}; read after prepare and after load
+    # {"kernels": {"Gemm": "addmm"}, "narrow_arithmetic": "it adds in bf16", ...}; read after prepare and after load
+    details = {}
 
     def mark(self):  # on a device: an event
         return time.perf_counter()
@@ -58,6 +59,16 @@ class Case:
             marks.append((begin, self.mark()))
         self.synchronize()
         return [self.seconds(begin, end) / batch for begin, end in marks], starts
+
+
+def refuse_beyond(framework, fields, legal, dtypes):
+    """Unsupported where a field of the case, or the type of a tensor, is not among the legal ones."""
+    for name, values in legal.items():
+        if fields[name] not in values:
+            raise Unsupported("the %s worker has no %s %s" % (framework, name, fields[name]))
+    for tensor in filter(None, fields["inputs"] + fields["outputs"]):
+        if tensor["dtype"] not in dtypes:
+            raise Unsupported("the %s worker has no %s" % (framework, tensor["dtype"]))
 
 
 def read_tensors(path):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker that adds two tensors of f32 and their gradients, well or as badly as its name says."""
+"""A worker that adds two tensors of f32 and their gradients, well or as badly as its name says; or, rounding each sum,
+several of bf16."""
 import array
 import os
 import signal
+import struct
 import sys
 import threading
 import time
@@ -18,6 +20,33 @@ if DOES == "exit":
 def spin():
     while True:
         pass
+
+
+def bf16(value):  # to the nearest, ties to even; as bits
+    bits, = struct.unpack("I", struct.pack("f", value))
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+
+
+def widened(bits):
+    return struct.unpack("f", struct.pack("I", bits << 16))[0]
+
+
+class Rounded(d5_worker.Case):
+    def __init__(self, fields):
+        self.shape = fields["outputs"][0]["shape"]
+        self.details = {"narrow_arithmetic": "every sum is stored in bf16"} if DOES == "narrow" else {}
+
+    def load(self, tensors):
+        self.inputs = [array.array("H", bytes(tensors[name].data)) for name in sorted(tensors)]
+        self.step()
+
+    def step(self):
+        self.sums = self.inputs[0]
+        for other in self.inputs[1:]:
+            self.sums = array.array("H", (bf16(widened(x) + widened(y)) for x, y in zip(self.sums, other)))
+
+    def fetch(self, name):
+        return d5_worker.Tensor("bf16", self.shape, self.sums)
 
 
 class Sum(d5_worker.Case):
@@ -71,4 +100,5 @@ class Sum(d5_worker.Case):
         return d5_worker.Tensor("f32", shape, data)
 
 
-d5_worker.serve(Sum, "1.0", {"library": "plain Python"}, "there is no sun" if DOES == "unavailable" else "")
+d5_worker.serve(Rounded if DOES in ("narrow", "silent") else Sum, "1.0", {"library": "plain Python"},
+                "there is no sun" if DOES == "unavailable" else "")

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "d5/bench/op_meters.hpp"
+#include "d5/bench/meters.hpp"
 
 #include <algorithm>
 
 namespace d5 {
 
-OpMeters::OpMeters(const MetricRequest& request) : prefix_(request.prefix) {
+Meters::Meters(const MetricRequest& request) : prefix_(request.prefix) {
   for (const std::string& name : request.names) {
     Asked asked{.name = name, .meter = registered<metrics>(name).make()};
     if (auto reason = asked.meter->why_not()) asked.unavailable = *reason;
@@ -13,28 +13,28 @@ OpMeters::OpMeters(const MetricRequest& request) : prefix_(request.prefix) {
   }
 }
 
-int OpMeters::repeats() const {
+int Meters::repeats() const {
   int most = 0;
   for (const Asked& a : asked_) most = std::max(most, a.meter->repeats());
   return most;
 }
 
-void OpMeters::see(const CheckedResult& result, int run) {
+void Meters::see(const CheckedResult& result, int run) {
   for (Asked& a : asked_)
     if (a.unavailable.empty() && run <= a.meter->repeats()) a.meter->see(result, run);
 }
 
-void OpMeters::begin() {
+void Meters::begin() {
   for (Asked& a : asked_)
     if (a.unavailable.empty()) a.meter->begin();
 }
 
-void OpMeters::end(int64_t iterations) {
+void Meters::end(int64_t iterations) {
   for (Asked& a : asked_)
     if (a.unavailable.empty()) a.meter->end(iterations);
 }
 
-void OpMeters::report(Json& details) {
+void Meters::report(Json& details) {
   for (Asked& a : asked_) {
     if (a.reported) continue;
     Json report = a.unavailable.empty() ? a.meter->report(fmt::format("{}-{}", prefix_, a.name))

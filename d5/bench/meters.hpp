@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metrics of a level-0 case: in the child those that were asked for, in the parent all that its record holds.
+// The metrics of a timed case: in the child those that were asked for, in the parent all that its record holds.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@
 namespace d5 {
 
 // The child's side.
-class OpMeters {
+class Meters {
  public:
-  OpMeters() = default;
-  explicit OpMeters(const MetricRequest&);
+  Meters() = default;
+  explicit Meters(const MetricRequest&);
 
   int repeats() const;  // the most that any of them wants
   void see(const CheckedResult&, int run);

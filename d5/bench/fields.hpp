@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of a case: names, defaults and what is legal. Whatever is wrong is a FieldError that names the field.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "d5/bench/session.hpp"
+
+namespace d5 {
+
+struct Field {
+  std::string name;
+  Json otherwise;
+  std::vector<std::string> legal = {};  // empty: anything of the default's type
+};
+
+void check_names(const std::string& place, const std::vector<std::string>& legal, const Json& fields);
+// Values of these fields into `result`, given or default. Threads, backend and device are looked at closely where they
+// are among them.
+void complete_fields(const std::string& place, const std::vector<Field>&, const Json& given, Json& result);
+
+}  // namespace d5

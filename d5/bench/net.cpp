@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Level 1: one network. How values become a case, and how the result of a case becomes a record.
+#include <algorithm>
+#include <filesystem>
+
+#include "d5/bench/net_case.hpp"
+#include "d5/bench/net_session.hpp"
+#include "d5/bench/timed_record.hpp"
+#include "d5/networks/network.hpp"
+
+namespace d5 {
+namespace {
+
+class NetBench final : public Bench {
+ public:
+  Json complete(const Json& fields) const override {
+    if (!fields.contains("network") || !fields["network"].is_string())
+      throw FieldError("network", "[net] no network is named; legal: an ONNX file, or a name of 'd5 list networks'");
+    const std::string network = fields["network"];
+    Json result = {{"kind", "net"}, {"network", network}};
+    std::vector<Parameter> parameters;
+    try {
+      parameters = own_parameters(network);
+    } catch (const UsageError& error) {
+      throw FieldError("network", error.what());
+    }
+    if (is_file(network) && !std::filesystem::exists(network))
+      throw FieldError("network", fmt::format("[net] there is no file {}", network));
+
+    std::vector<std::string> legal{"kind", "network"};
+    for (const Field& field : network_fields()) legal.push_back(field.name);
+    for (const Parameter& parameter : parameters) legal.push_back(parameter.name);
+    check_names(fmt::format("[{}]", network), legal, fields);
+    complete_fields("[net]", network_fields(), fields, result);
+    if (result["batch"].get<Index>() < 1)
+      throw FieldError("batch", fmt::format("[net] batch is {}; at least 1 is needed", result["batch"].dump()));
+    for (const Parameter& parameter : parameters)
+      result[parameter.name] = fields.contains(parameter.name)
+                                   ? fields[parameter.name]
+                                   : to_json(Attributes{{parameter.name, parameter.otherwise}})[parameter.name];
+    return result;
+  }
+
+  void check_case(const Json& fields) const override { infer_specs(network_of(fields)); }
+
+  std::unique_ptr<Session> open(const Json& fields) const override { return open_net_session(fields); }
+
+  Record record(const CaseResult& result) const override {
+    Record record = timed_record(result, rerun(result.fields), unremarkable(result.fields));
+    if (const auto* time = record.metric("time"); time && time->median > 0)
+      record.metrics.emplace_back(
+          "throughput", Metric{.unit = "samples/s", .median = result.fields.at("batch").get<double>() / time->median});
+    return record;
+  }
+
+  std::string rerun(const Json& fields) const override {
+    return rerun_command("net", "network", fields, defaults(fields));
+  }
+
+  std::vector<std::string> compared_fields() const override { return {"backend", "device", "environment"}; }
+
+ private:
+  std::vector<std::string> defaults(const Json& fields) const {
+    const Json otherwise = complete({{"network", fields.at("network")}});
+    std::vector<std::string> names;
+    for (const auto& [name, value] : fields.items())
+      if (otherwise.contains(name) && otherwise[name] == value) names.push_back(name);
+    return names;
+  }
+  std::vector<std::string> unremarkable(const Json& fields) const {
+    std::vector<std::string> names = defaults(fields);
+    std::erase_if(names,
+                  [](const std::string& name) { return name == "backend" || name == "batch" || name == "math"; });
+    return names;
+  }
+};
+
+}  // namespace
+D5_REGISTER(benches, "net", NetBench);
+}  // namespace d5

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "d5/graph/graph.hpp"
+
+namespace d5 {
+
+// Every f32, f64, f16 and bf16 value has this type instead.
+Graph with_float_type(Graph, DType);
+
+}  // namespace d5
