@@ -44,6 +44,8 @@ struct CompileOptions {
   // again, or nodes are fused and they never exist.
   std::vector<std::string> keep = {};
   bool keep_all = false;  // validation: every value of the graph
+  // backward may be run several times after one forward, at the price of memory: what it reads stays.
+  bool backward_again = false;
 
   bool keeps(const std::string& value) const;
 };
@@ -87,7 +89,8 @@ class Executable {
 
   virtual ~Executable() = default;
   virtual void forward(const Run&) = 0;
-  virtual void backward(const Run&) = 0;  // after forward of the same slot; output gradients were written (seeded)
+  // After forward of the same slot, once unless CompileOptions::backward_again. Output gradients were written (seeded).
+  virtual void backward(const Run&) = 0;
 
   // A value or gradient by name, canonical (row-major, host). These convert where the native layout differs, and are
   // never part of a timed step. Error for a name that the plan does not keep.

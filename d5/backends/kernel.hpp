@@ -16,19 +16,9 @@
 #include <vector>
 
 #include "d5/backends/backend.hpp"
+#include "d5/core/layout.hpp"
 
 namespace d5 {
-
-// A native layout of one tensor. Null means row-major. Conversions are for checks and checkpoints, not for timed steps.
-class Layout {
- public:
-  virtual ~Layout() = default;
-  virtual size_t bytes() const = 0;
-  virtual std::string name() const = 0;  // two layouts with the same name hold the same bytes
-  virtual void from_plain(const Tensor& plain, void* native) const = 0;
-  virtual void to_plain(const void* native, const Tensor& plain) const = 0;
-};
-using LayoutPtr = std::shared_ptr<const Layout>;
 
 // How the axes of a tensor follow each other in memory, outermost first: {0, 2, 3, 1} is channels last. Empty: as in
 // its shape, row-major.

@@ -107,9 +107,13 @@ class KernelExecutable final : public Executable {
       store(value.gradient_layout, canonical, native.data());
       return convert(value.spec.dtype, native.data(), gradient_type(v), to, native.elements());
     }
-    store(value.layout, canonical, value_pointer(v, slot));
+    const bool copied = is_copied(v);
+    if (copied)
+      store(parameters_.at(name).native, canonical, parameters_.compute(name).data());
+    else
+      store(value.layout, canonical, value_pointer(v, slot));
     if (value.fixed() && !in_set_[v]) ++writes_;
-    if (!in_set_[v]) return;
+    if (!in_set_[v] && !copied) return;
     parameters_.touch();
     const Tensor compute = parameters_.compute(name), master = parameters_.master(name);
     if (compute.data() != master.data())
@@ -117,10 +121,13 @@ class KernelExecutable final : public Executable {
   }
 
   Tensor read(Role role, const std::string& name, int slot) override {
-    const size_t v = known(role, name, slot);
+    size_t v = known(role, name, slot);
+    const bool gradient = role == Role::gradient;
+    if (!gradient && is_copied(v)) return shared_value(v);
+    if (const size_t made = plan_.values[v].made_as; gradient && made != none && buffers_.gradients[made] != none)
+      v = made;
     const PlannedValue& value = plan_.values[v];
     const Tensor canonical(value.spec.dtype, value.spec.shape);
-    const bool gradient = role == Role::gradient;
     const void* from = gradient ? gradient_pointer(v, slot) : value_pointer(v, slot);
     if (gradient && value.sparse) return dense(canonical, from, rows_of(v, slot));
     Tensor native;
@@ -292,18 +299,37 @@ class KernelExecutable final : public Executable {
                          .spec = value.spec,
                          .padded_elements = native_elements(value.bytes(), value.spec.dtype),
                          .layout = layout,
+                         .native = value.layout,
                          .trainable = value.differentiable});
       } else if (const auto& shared = parameters_.at(value.name);
                  shared.layout != layout || !(shared.spec.shape == value.spec.shape)) {
-        throw Error("[executable] parameter '{}' is {} in layout '{}' here, but {} in layout '{}' in the shared set",
-                    value.name, to_string(value.spec), layout, to_string(shared.spec), shared.layout);
+        if (value.gradient || !(shared.spec.shape == value.spec.shape) || !converts(shared))
+          throw Error("[executable] parameter '{}' is {} in layout '{}' here, but {} in layout '{}' in the shared set",
+                      value.name, to_string(value.spec), layout, to_string(shared.spec), shared.layout);
+        in_set[v] = false;
+        copied_.push_back(v);
       }
     }
     if (add) parameters_.freeze();
     return in_set;
   }
 
+  static bool converts(const ParameterSet::Parameter& shared) { return shared.layout.empty() || shared.native; }
+  bool is_copied(size_t v) const { return std::ranges::find(copied_, v) != copied_.end(); }
+
+  // The parameter in the shared set, row-major.
+  Tensor shared_value(size_t v) const {
+    const PlannedValue& value = plan_.values[v];
+    const Tensor canonical(value.spec.dtype, value.spec.shape), native = parameters_.compute(value.name);
+    if (const LayoutPtr& layout = parameters_.at(value.name).native)
+      layout->to_plain(native.data(), canonical);
+    else
+      std::memcpy(canonical.data(), native.data(), canonical.bytes());
+    return canonical;
+  }
+
   void refresh(int slot) {
+    for (const size_t v : copied_) store(plan_.values[v].layout, shared_value(v), store_.at(buffers_.values[v], 0));
     for (const PlannedStep& step : plan_.steps) step.kernel->refresh(slot);
     refreshed_[slot] = parameters_.version() + writes_;
   }
@@ -482,6 +508,7 @@ class KernelExecutable final : public Executable {
   KernelPlan plan_;
   ParameterSet& parameters_;
   std::vector<size_t> first_reader_;  // by root
+  std::vector<size_t> copied_;        // parameters that lie otherwise in the shared set: refreshed copies
   std::vector<bool> in_set_;          // by value
   KernelBuffers buffers_;
   KernelStore store_;

@@ -167,9 +167,11 @@ void KernelPlan::choose_orders() {
       // Everyone inside reads what the kernel made; the output is a conversion of it.
       const size_t made = add_value({.name = fmt::format("{} ({})", values[v].name, to_string(order)),
                                      .spec = values[v].spec,
+                                     .kept = values[v].gradient && uses_[v] > 0,
                                      .gradient = values[v].gradient,
                                      .plain = true,
                                      .order = order});
+      values[v].made_as = made;
       stands_for[v] = step.outputs[o] = made;
       after.push_back(conversion(made, v));
     }

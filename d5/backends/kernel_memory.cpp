@@ -44,7 +44,10 @@ class Planner {
     stays_.assign(plan_.values.size(), false);
     for (const PlannedValue& value : plan_.values)
       if (value.kept || value.input || value.fixed()) stays_[value.root] = true;
-    const auto lives = [&](size_t v, size_t time) { last_[plan_.root(v)] = std::max(last_[plan_.root(v)], time); };
+    const auto lives = [&](size_t v, size_t time) {
+      if (options_.backward_again && time >= plan_.steps.size()) time = last_time();
+      last_[plan_.root(v)] = std::max(last_[plan_.root(v)], time);
+    };
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       const PlannedStep& step = plan_.steps[s];
       for (const size_t v : step.outputs) {
@@ -124,10 +127,6 @@ class Planner {
   void place_gradients() {
     all_.uses.resize(plan_.steps.size());
     parts_.resize(plan_.values.size());
-    contributions_left_.assign(plan_.values.size(), 0);
-    for (const PlannedStep& step : plan_.steps)
-      for (size_t i = 0; i < step.inputs.size(); ++i)
-        if (step.backward && step.wants_gradient[i]) ++contributions_left_[plan_.root(step.inputs[i])];
     for (size_t v = 0; v < plan_.values.size(); ++v) {
       const PlannedValue& value = plan_.values[v];
       if (value.fixed() && value.gradient && !in_set_[v] && value.root == v)
@@ -160,7 +159,8 @@ class Planner {
     for (size_t o = 0; o < step.outputs.size(); ++o) {
       const size_t v = step.outputs[o];
       if (v == none || !plan_.values[v].gradient || parts_[v].empty()) continue;
-      make_whole(v, o == 0 ? step.memory.most_contributions : 1, time, use.before);
+      const size_t most = o == 0 ? std::max<size_t>(step.memory.most_contributions, 1) : 1;
+      if (parts_[v].size() > most) sum(v, time, use.before, free_part(v));
       use.outputs[o] = parts_[v];
       for (const size_t buffer : parts_[v]) life(buffer).last = std::max(life(buffer).last, time);
       any = true;
@@ -168,7 +168,7 @@ class Planner {
     if (!any) return;
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       if (!step.wants_gradient[i]) continue;
-      const size_t v = step.inputs[i], r = plan_.root(v);
+      const size_t v = step.inputs[i], r = plan_.root(v), parts = parts_[r].size();
       if (plan_.values[r].fixed()) {
         use.runs = true;
       } else if (at(step.memory.passes_gradient, i)) {
@@ -179,7 +179,7 @@ class Planner {
         use.runs = true;
         use.inputs[i] = target_of(s, i, time, use);
       }
-      if (--contributions_left_[r] == 0 && plan_.values[r].input) finish(r, time, use.after);
+      if (plan_.values[r].kept && !plan_.values[r].fixed()) make_readable(r, parts, time, use.after);
     }
     for (const auto& buffers : use.outputs)
       for (const size_t buffer : buffers) release(buffer);
@@ -213,31 +213,29 @@ class Planner {
     return buffer;
   }
 
-  // At most so many summands; one that nobody changes where the gradient can be read later.
-  void make_whole(size_t v, size_t most, size_t time, std::vector<GradientSum>& sums) {
-    const bool readable = plan_.values[v].kept;
-    if (!readable) {
-      if (parts_[v].size() > std::max<size_t>(most, 1)) sum(v, time, false, sums);
-      return;
-    }
-    finish(v, time, sums);
+  // A summand that the sum can take the place of.
+  size_t free_part(size_t r) const {
+    for (const size_t buffer : parts_[r])
+      if (holders_[buffer] == 1) return buffer;
+    return none;
   }
 
-  void finish(size_t r, size_t time, std::vector<GradientSum>& sums) {
+  // A gradient that can be read has a buffer of its own, which is up to date after every contribution.
+  void make_readable(size_t r, size_t parts_before, size_t time, std::vector<GradientSum>& sums) {
     auto& parts = parts_[r];
-    if (parts.empty()) return;
-    const bool seed_alone = parts.size() == 1 && parts[0] == all_.seeds[r];
-    if (parts.size() > 1 || (!seed_alone && holders_[parts[0]] > 1)) sum(r, time, true, sums);
+    if (parts.size() == parts_before) return;  // it was added to in place
+    const size_t own = parts_before > 0 && all_.gradients[r] != all_.seeds[r] ? all_.gradients[r] : none;
+    if (own != none || parts.size() > 1 || holders_[parts[0]] > 1) {
+      if (own != none) release(own);
+      sum(r, time, sums, own);
+    }
     all_.gradients[r] = parts[0];
     life(parts[0]).last = last_time();
-    ++holders_[parts[0]];
+    ++holders_[parts[0]];  // of whoever reads it: nobody may change it
   }
 
-  void sum(size_t r, size_t time, bool own, std::vector<GradientSum>& sums) {
+  void sum(size_t r, size_t time, std::vector<GradientSum>& sums, size_t target) {
     auto& parts = parts_[r];
-    size_t target = none;
-    for (const size_t buffer : parts)
-      if (holders_[buffer] == 1 && !own) target = buffer;
     if (target == none)
       target = add("gradient of " + plan_.values[r].name, plan_.values[r].gradient_bytes(), time, time);
     for (const size_t buffer : parts) {
@@ -254,7 +252,9 @@ class Planner {
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       const Kernel& kernel = *plan_.steps[s].kernel;
       const bool kept = !training_;  // what was derived from parameters
-      const size_t last = kept ? last_time() : plan_.steps[s].backward ? backward_time(s) : forward_time(s);
+      const size_t last = kept || options_.backward_again ? last_time()
+                          : plan_.steps[s].backward       ? backward_time(s)
+                                                          : forward_time(s);
       all_.workspaces.push_back(add("the workspace of " + plan_.steps[s].shown.name, kernel.workspace_bytes(),
                                     kept ? 0 : forward_time(s), last));
       scratch = std::max(scratch, kernel.scratch_bytes());
@@ -272,7 +272,6 @@ class Planner {
   std::vector<bool> stays_, made_;          // by root
   std::vector<std::vector<size_t>> parts_;  // by root: the summands of its gradient
   std::vector<size_t> holders_;             // by buffer: gradients that it is a summand of
-  std::vector<size_t> contributions_left_;  // by root
 };
 
 }  // namespace

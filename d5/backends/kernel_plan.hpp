@@ -31,7 +31,8 @@ struct PlannedValue {
   bool inside = false;    // of a fused step: it never exists
   AxisOrder order = {};   // how it lies, its gradient too
   LayoutPtr layout = nullptr, gradient_layout = nullptr;
-  size_t root = none;                // the value whose bytes it is: itself, unless it is a view
+  size_t made_as = none;  // an output: the same in the order in which it was made, which has the whole gradient
+  size_t root = none;     // the value whose bytes it is: itself, unless it is a view
   std::vector<size_t> readers = {};  // steps in order; one that reads it twice is there twice
 
   bool fixed() const { return parameter || constant; }  // the same bytes for all slots

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "d5/core/tensor.hpp"
+#include "d5/core/layout.hpp"
 
 namespace d5 {
 
@@ -28,6 +28,7 @@ class ParameterSet {
     TensorSpec spec;            // canonical shape; f32 or the set's compute dtype
     Index padded_elements = 0;  // of the native layout, at least spec.elements(); 0: exactly those
     std::string layout;         // a name for the native layout; "" is row-major
+    LayoutPtr native = {};      // that layout, so that others can convert; null: row-major, or only its owner can
     Index offset = 0;           // in elements, the same in every region; 64-byte aligned; add() sets it
     bool trainable = true;
   };

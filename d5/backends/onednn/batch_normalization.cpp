@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// BatchNormalization by oneDNN, channels last where the layout is free. Statistics, scale and shift are f32 inside,
+// BatchNormalization: in a network with channels last by our own kernel (own/batch_normalization.cpp), with what
+// follows it; elsewhere by oneDNN, channels last where the layout is free. Statistics, scale and shift are f32 inside,
 // whatever the data is. In training forward keeps the batch's mean and variance for backward, and the running ones are
 //   running = momentum * running + (1 - momentum) * batch
 // A Relu that follows is computed with it; forward keeps where it was positive.
+#include "d5/backends/onednn/own/batch_normalization.hpp"
 #include "d5/backends/onednn/epilogue.hpp"
 #include "d5/backends/onednn/kernel.hpp"
 
@@ -10,22 +12,12 @@ namespace d5::onednn {
 namespace {
 
 class OnednnBatchNormalization final : public OnednnKernel {
- public:
-  bool fuses(const KernelSetup& setup) const override {
-    return setup.followers.size() == 1 && is_relu(setup.followers[0]) && setup.inputs[0].dtype == DType::f32;
-  }
-
-  void arrange(KernelSetup& setup) const override {
-    const AxisOrder last = channels_last_order(setup.inputs[0].shape.rank());
-    const bool follows = setup.input_orders[0] == last;
-    Kernel::arrange(setup);
-    if (follows) setup.input_orders[0] = setup.output_orders[0] = last;
-  }
-
  protected:
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     if (setup.wants_gradient[3] || setup.wants_gradient[4])
       return "oneDNN has no gradient with respect to the given mean and variance";
+    if (setup.followers.size() > 1 || (!setup.followers.empty() && !is_relu(setup.followers[0])))
+      return "oneDNN computes a Relu with it and nothing else";
     return {};
   }
 
@@ -100,6 +92,39 @@ class OnednnBatchNormalization final : public OnednnKernel {
   }
 };
 
+class BatchNormalization final : public Kernel {
+ public:
+  std::optional<std::string> why_not(const KernelSetup& setup) const override { return chosen(setup)->why_not(setup); }
+  // A Relu, the sum with a tensor of the same shape, or that and then a Relu.
+  bool fuses(const KernelSetup& setup) const override {
+    const Follower& last = setup.followers.back();
+    if (setup.inputs[0].dtype != DType::f32) return false;
+    if (is_relu(last)) return setup.followers.size() == 1 || setup.followers[0].node.op == "Add";
+    if (last.node.op != "Add" || setup.followers.size() > 1 || setup.inputs[0].shape.rank() < 3) return false;
+    const size_t other = last.inputs[0] == Follower::result ? last.inputs[1] : last.inputs[0];
+    return other != Follower::result && !setup.is_parameter[other] &&
+           setup.inputs[other].shape == setup.outputs[0].shape && setup.inputs[other].dtype == DType::f32;
+  }
+  void arrange(KernelSetup& setup) const override { own::make_batch_normalization()->arrange(setup); }
+  void prepare(KernelSetup& setup) override {
+    kernel_ = chosen(setup);
+    kernel_->prepare(setup);
+  }
+  void bind(int binding, const Buffers& buffers) override { kernel_->bind(binding, buffers); }
+  void forward(int binding) override { kernel_->forward(binding); }
+  void backward(int binding) override { kernel_->backward(binding); }
+  std::string implementation() const override { return kernel_->implementation(); }
+  size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
+  size_t scratch_bytes() const override { return kernel_->scratch_bytes(); }
+
+ private:
+  static std::unique_ptr<Kernel> chosen(const KernelSetup& setup) {
+    if (setup.in_network && !own::why_not_channels_last(setup)) return own::make_batch_normalization();
+    return std::make_unique<OnednnBatchNormalization>();
+  }
+  std::unique_ptr<Kernel> kernel_;
+};
+
 }  // namespace
-D5_REGISTER_KERNEL(onednn, "BatchNormalization", "builtin", OnednnBatchNormalization);
+D5_REGISTER_KERNEL(onednn, "BatchNormalization", "builtin", BatchNormalization);
 }  // namespace d5::onednn

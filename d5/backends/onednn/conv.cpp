@@ -61,8 +61,9 @@ class OnednnConv final : public OnednnKernel {
       dims_w[0] = channels / groups;
       dims_w.insert(dims_w.begin(), groups);
     }
-    const Desc plain_x = ordered(type, dims_x, setup.input_order(0)),
-               plain_y = ordered(type, dims_y, setup.output_order(0)), plain_w = row_major(type, dims_w);
+    const Images lying(setup);
+    const Desc &plain_x = lying.x, &plain_y = lying.y;
+    const Desc plain_w = row_major(type, dims_w);
     const Desc bias = row_major(type, {channels});
 
     const bool depthwise = groups > 1 && groups == shape_x[1] && groups == channels;

@@ -35,7 +35,7 @@ class OnednnLrn final : public OnednnKernel {
   void build(Program& p, const KernelSetup& setup) const override {
     const DType type = setup.inputs[0].dtype;
     const Dims dims = dims_of(setup.inputs[0].shape);
-    const Desc plain = ordered(type, dims, setup.input_order(0));
+    const Desc plain = Images(setup).x;
     const bool free = p.chooses_input(0) && p.chooses_output(0) && (!setup.training() || whole_vectors(dims));
     const Desc x = free ? channels_last(type, dims) : plain;
     const auto across = dnnl::algorithm::lrn_across_channels;

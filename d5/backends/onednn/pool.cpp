@@ -29,8 +29,8 @@ class OnednnPool : public OnednnKernel {
     const WindowDims w(window(setup), shape.rank() - 2);
     const Dims dims_x = dims_of(shape), dims_y = dims_of(setup.outputs[0].shape);
     const bool free = p.chooses_input(0) && p.chooses_output(0) && !adds_narrow(setup);
-    const Desc plain_x = ordered(type, dims_x, setup.input_order(0)),
-               plain_y = ordered(type, dims_y, setup.output_order(0));
+    const Images lying(setup);
+    const Desc &plain_x = lying.x, &plain_y = lying.y;
     const Desc x = free ? channels_last(type, dims_x) : plain_x, y = free ? channels_last(type, dims_y) : plain_y;
     const auto kind = setup.training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const dnnl::pooling_forward::primitive_desc forward(engine(), kind, algorithm(setup), x, y, w.strides, w.kernel,

@@ -49,11 +49,14 @@ Operand Program::workspace(const Desc& desc) {
   return {Role::workspace, offset, desc, desc};
 }
 
-Operand Program::ones(DType type, const Dims& dims) {
-  const Tensor tensor = Tensor::from<float>(Shape(dims), std::vector<float>(Shape(dims).elements(), 1.0f)).cast(type);
+Operand Program::constant(const Tensor& tensor) {
   constants_.push_back(tensor);
-  const Desc desc = row_major(type, dims);
+  const Desc desc = row_major(tensor.dtype(), dims_of(tensor.shape()));
   return {Role::constant, constants_.size() - 1, desc, desc};
+}
+
+Operand Program::ones(DType type, const Dims& dims) {
+  return constant(Tensor::from<float>(Shape(dims), std::vector<float>(Shape(dims).elements(), 1.0f)).cast(type));
 }
 
 bool Program::may_leave_plain(Role role, size_t index) const {

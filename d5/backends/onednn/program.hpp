@@ -21,8 +21,8 @@ enum class Role { input, output, input_gradient, output_gradient, workspace, tem
 struct Operand {
   Role role;
   size_t index;
-  Desc plain;  // the tensor as it lies (row-major, or in another order of axes), as the primitive sees it: collapsed,
-               // or transposed by strides
+  Desc plain;   // the tensor as it lies (row-major, or in another order of axes), as the primitive sees it: collapsed,
+                // or transposed by strides
   Desc wanted;  // what the primitive takes; another element type is legal, too
 };
 inline Operand input(size_t i, const Desc& plain, const Desc& wanted) { return {Role::input, i, plain, wanted}; }
@@ -58,7 +58,8 @@ class Program {
 
   Operand temporary(Pass, const Desc&);  // lives for one pass
   Operand workspace(const Desc&);        // from forward to backward
-  Operand ones(DType, const Dims&);      // a constant, row-major
+  Operand constant(const Tensor&);       // row-major
+  Operand ones(DType, const Dims&);
 
   template <class PrimitiveDesc>
   void add(Pass pass, const PrimitiveDesc& desc, const std::vector<Argument>& arguments) {

@@ -67,6 +67,7 @@ TEST_P(Graphs, GradientsAddWhereAValueIsReadTwice) {
     EXPECT_THAT(floats(run->read(Role::gradient, "x")), ElementsAre(-8, -18));
     EXPECT_THAT(floats(run->read(Role::gradient, "W")), ElementsAre(2, 10, 4, 20));
   }
+  run->forward({});
   run->backward({.add_gradients = true});
   EXPECT_THAT(floats(run->read(Role::gradient, "W")), ElementsAre(4, 20, 8, 40)) << "parameters add";
   EXPECT_THAT(floats(run->read(Role::gradient, "x")), ElementsAre(-8, -18)) << "a slot's own gradients do not";

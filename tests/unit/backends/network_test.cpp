@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "d5/core/rng.hpp"
 #include "small_networks.hpp"
@@ -68,6 +69,7 @@ Results run(const Graph& graph, const std::string& backend, CompileOptions optio
   }
   Results results;
   for (const auto& [name, spec] : specs) {
+    if (spec.dtype != DType::f32 || graph.constants.contains(name)) continue;
     const bool outer = std::ranges::find(graph.outputs, name) != graph.outputs.end();
     if (outer || options.keeps(name)) results.values[name] = executable->read(Role::value, name, slot);
     const bool input = std::ranges::any_of(graph.inputs, [&](const GraphInput& in) { return in.name == name; });
@@ -204,7 +206,7 @@ TEST_F(Networks, FusedStepsNameTheirMembers) {
   EXPECT_LT(steps.size(), graph.nodes.size() / 2);
   const auto trained = names(*backend->compile(small::residual(true), train, training()));
   EXPECT_THAT(trained, testing::Contains("BatchNormalization1+Relu2"));
-  EXPECT_THAT(trained, testing::Contains("Add9+Relu10"));
+  EXPECT_THAT(trained, testing::Contains("BatchNormalization8+Add9+Relu10"));
 }
 
 TEST_F(Networks, MemoryIsSharedAndKnownBefore) {
@@ -217,7 +219,25 @@ TEST_F(Networks, MemoryIsSharedAndKnownBefore) {
   const size_t apart = backend->compile(graph, b, all)->bytes();
   const size_t inference = backend->compile(small::residual(false, 8, 32), c, {})->bytes();
   EXPECT_LT(shared, 0.7 * static_cast<double>(apart));
-  EXPECT_LT(inference, 0.5 * static_cast<double>(shared));
+  EXPECT_LT(inference, 0.7 * static_cast<double>(shared));
+}
+
+TEST_F(Networks, BackwardCanRunAgainWhereTheOptionsSaySo) {
+  const Graph graph = small::residual(true);
+  CompileOptions options = training();
+  options.backward_again = true;
+  ParameterSet parameters;
+  const auto executable = open_backend("onednn")->compile(graph, parameters, options);
+  for (const GraphInput& input : graph.inputs)
+    executable->write(Role::value, input.name, random_values(input.name, input.spec, false));
+  const std::string y = graph.outputs[0];
+  executable->write(Role::gradient, y, random_values("seed of " + y, infer_specs(graph).at(y), false));
+  executable->forward({});
+  for (int i = 0; i < 3; ++i) executable->backward({});
+  const Results expected = run(graph, "reference", training());
+  std::map<std::string, Tensor> actual;
+  for (const auto& [name, tensor] : expected.gradients) actual[name] = executable->read(Role::gradient, name);
+  expect_close(actual, expected.gradients, 2 * graph.nodes.size(), 600, false);
 }
 
 TEST_F(Networks, WhatIsNotKeptIsRefused) {
@@ -241,6 +261,29 @@ TEST_F(Networks, ParametersCanChangeAfterTheFirstRun) {
   const Results expected = run(graph, "reference", {});
   expect_close({{graph.outputs[0], executable->read(Role::value, graph.outputs[0])}}, expected.values,
                graph.nodes.size(), 600, false);
+}
+
+// One set of parameters for learning and for using: each executable has its own layouts, the second one copies.
+TEST_F(Networks, InferenceSharesTheParametersOfTraining) {
+  const auto backend = open_backend("onednn");
+  const Graph learns = small::residual(true), used = small::residual(false);
+  ParameterSet parameters;
+  const auto trained = backend->compile(learns, parameters, training());
+  const auto inference = backend->compile(used, parameters, {});
+  for (const GraphInput& input : learns.inputs)
+    trained->write(Role::value, input.name, random_values(input.name, input.spec, false));
+  inference->write(Role::value, "x", random_values("x", infer_specs(used).at("x"), false));
+  const Results expected = run(used, "reference", {});
+  for (int i = 0; i < 2; ++i) {
+    inference->forward({});
+    expect_close({{used.outputs[0], inference->read(Role::value, used.outputs[0])}}, expected.values, used.nodes.size(),
+                 600, false);
+    for (const GraphInput& input : used.inputs)  // the same again, from the other side
+      inference->write(Role::value, input.name, random_values(input.name, input.spec, false));
+    EXPECT_EQ(std::memcmp(trained->read(Role::value, "conv0.w").data(), inference->read(Role::value, "conv0.w").data(),
+                          432 * sizeof(float)),
+              0);
+  }
 }
 
 }  // namespace

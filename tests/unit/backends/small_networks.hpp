@@ -168,7 +168,9 @@ inline Graph encoder(Index batch = 2, Index length = 5, Index width = 16, Index 
   const auto split = [&](const std::string& v, std::vector<int64_t> perm) {
     return b.transpose(b.reshape(v, {batch, length, heads, width / heads}), std::move(perm));
   };
-  const std::string q = split(b.linear(x, width), {0, 2, 1, 3}), k = split(b.linear(x, width), {0, 2, 3, 1}),
+  // Keys have no bias: a softmax does not see it, so that its gradient is zero.
+  const std::string keys = b.node("MatMul", {x, b.parameter("keys.w", {width, width})});
+  const std::string q = split(b.linear(x, width), {0, 2, 1, 3}), k = split(keys, {0, 2, 3, 1}),
                     v = split(b.linear(x, width), {0, 2, 1, 3});
   const std::string scale = b.constant("scale", Tensor::scalar(0.25, DType::f32));
   const std::string weights =
