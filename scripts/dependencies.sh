@@ -4,7 +4,7 @@
 #   scripts/dependencies.sh [--tests] [--with NAME]... [--without NAME]...
 #   --tests          also what the tests need: GoogleTest, clang for fuzzing, clang-format, python3-jsonschema
 #   --with NAME      also the optional part NAME; --without NAME leaves it out. Parts: onednn (on by default), torch
-#                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests), onnxruntime (on with --tests)
+#                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests), onnxruntime
 # System packages come from apt-get (Debian 12, Debian 13, Ubuntu 24.04), as root or with a sudo that asks nothing;
 # where neither works, it says which command to run. oneDNN is the distribution's where that is version 3 or
 # later, else two wheels from the Python package index, unpacked into build/dependencies. LibTorch is a wheel, too,
@@ -18,14 +18,14 @@ source scripts/common.sh
 
 onednn_release=2023.2.0 # oneDNN 3.2 that needs libgomp and nothing else
 torch_release=2.15.0
-# What `import torch` and torch.compile want beside the wheel, for the test of the worker in Python; a few MB.
-torch_packages=(typing_extensions sympy mpmath networkx jinja2 markupsafe filelock fsspec)
+# What `import torch` and torch.compile want beside the wheel, for the test of the worker in Python; 10 MB to fetch.
+torch_packages=(typing_extensions sympy 'mpmath<1.4' networkx jinja2 markupsafe filelock fsspec)
 cuda_release=13.4.92 # libcudart and libcupti, which the wheel's libraries are linked to even without a device
 onnxruntime_release=1.31.1
 prefix=$PWD/build/dependencies
 parts=(onednn torch onnxruntime)
 
-tests= onednn=1 torch=with_tests onnxruntime=with_tests
+tests= onednn=1 torch=with_tests onnxruntime=
 while (($#)); do
   case $1 in
     --tests) tests=1 ;;
@@ -41,7 +41,6 @@ while (($#)); do
 done
 
 [[ $torch == with_tests ]] && torch=$tests
-[[ $onnxruntime == with_tests ]] && onnxruntime=$tests
 
 # ---- what is there already. A command, a header or a file counts, whoever installed it.
 present() {

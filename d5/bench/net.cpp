@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Level 1: one network. How values become a case, and how the result of a case becomes a record.
 #include <algorithm>
-#include <filesystem>
 
 #include "d5/bench/net_case.hpp"
 #include "d5/bench/net_session.hpp"
@@ -15,7 +14,7 @@ class NetBench final : public Bench {
  public:
   Json complete(const Json& fields) const override {
     if (!fields.contains("network") || !fields["network"].is_string())
-      throw FieldError("network", "[net] no network is named; legal: an ONNX file, or a name of 'd5 list networks'");
+      throw FieldError("network", "[net] no network is named; legal: see 'd5 list networks'");
     const std::string network = fields["network"];
     Json result = {{"kind", "net"}, {"network", network}};
     std::vector<Parameter> parameters;
@@ -24,8 +23,6 @@ class NetBench final : public Bench {
     } catch (const UsageError& error) {
       throw FieldError("network", error.what());
     }
-    if (is_file(network) && !std::filesystem::exists(network))
-      throw FieldError("network", fmt::format("[net] there is no file {}", network));
 
     std::vector<std::string> legal{"kind", "network"};
     for (const Field& field : network_fields()) legal.push_back(field.name);

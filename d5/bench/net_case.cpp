@@ -30,11 +30,7 @@ const std::vector<Field>& network_fields() {
   return fields;
 }
 
-bool is_file(const std::string& network) { return network.ends_with(".onnx"); }
-
-std::vector<Parameter> own_parameters(const std::string& network) {
-  return is_file(network) ? std::vector<Parameter>{} : registered<networks>(network).parameters;
-}
+std::vector<Parameter> own_parameters(const std::string& network) { return registered<networks>(network).parameters; }
 
 NetPass net_pass(const Json& fields) {
   const std::string pass = fields.at("pass");
@@ -59,7 +55,6 @@ Graph untransformed(const Json& fields, std::optional<Index> batch) {
   const std::string network = fields.at("network");
   const Mode mode = net_compile_options(fields).mode;
   const Index samples = batch.value_or(fields.at("batch").get<Index>());
-  if (is_file(network)) throw Error("PENDING");
   Json own = Json::object();
   for (const Parameter& parameter : own_parameters(network))
     if (fields.contains(parameter.name)) own[parameter.name] = fields[parameter.name];

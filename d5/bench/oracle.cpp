@@ -5,18 +5,12 @@
 #include <cmath>
 #include <set>
 
+#include "d5/backends/tolerance.hpp"
 #include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
 
 namespace d5 {
 namespace {
-
-Tensor absolute(const Tensor& tensor) {
-  if (!tensor.present() || tensor.dtype() != DType::f64) return tensor;
-  Tensor result = tensor.clone();
-  for (double& v : result.values<double>()) v = std::abs(v);
-  return result;
-}
 
 void make_absolute(const std::vector<Tensor>& tensors) {
   for (const Tensor& tensor : tensors) {
@@ -27,29 +21,6 @@ void make_absolute(const std::vector<Tensor>& tensors) {
     });
   }
 }
-
-Context absolute_context(const Context& context) {
-  Context c;
-  for (const Tensor& t : context.inputs) c.inputs.push_back(absolute(t));
-  for (const Tensor& t : context.outputs) c.outputs.push_back(absolute(t));
-  for (const Tensor& t : context.output_gradients) c.output_gradients.push_back(absolute(t));
-  c.saved = context.saved;
-  return c;
-}
-
-double growth(double terms) { return std::min(terms, 6 * std::sqrt(terms)); }
-
-// Extra relative error of every product where the arithmetic itself is allowed to be coarser than the accumulator.
-double math_round_off(Math math, DType dtype) {
-  if (dtype != DType::f32) return 0;
-  switch (math) {
-    case Math::tf32: return 2 * 0x1p-11;
-    case Math::bf16: return 2 * round_off(DType::bf16);
-    default: return 0;
-  }
-}
-// Winograd F(2x2,3x3): the product of the infinity norms of its transforms, (3 * 2 * 1.5)^2, multiplies the bound.
-double math_amplification(Math math) { return math == Math::winograd ? 81 : 1; }
 
 std::vector<Tensor> allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted) {
   std::vector<Tensor> tensors;
@@ -92,17 +63,7 @@ std::vector<double> elements_at(const Oracle& o, size_t index, std::span<const I
   return values;
 }
 
-// In which a result is added up: in f32 at least, unless the executable rounds on the way. Then it is the narrowest
-// type of the case, also where the result is wider (the gradient of an f32 scale from bf16 images).
-DType accumulator(const Oracle& o, DType result) {
-  DType type = result == DType::f64 ? DType::f64 : DType::f32;
-  if (!o.options.narrow || !is_float(result)) return type;
-  for (const auto* specs : {&o.in, &o.out})
-    for (const TensorSpec& spec : *specs)
-      if (spec.present && is_float(spec.dtype) && bits(spec.dtype) < bits(type)) type = spec.dtype;
-  return type;
-}
-bool is_narrow(const Oracle& o, DType result) { return bits(accumulator(o, result)) < 32; }
+Arithmetic arithmetic(const Oracle& o) { return {o.options.pass, o.options.math, o.options.narrow}; }
 
 Expected expect_nothing_yet(const Oracle& o, size_t index) {
   const TensorSpec& spec = o.result(index);
@@ -112,28 +73,16 @@ Expected expect_nothing_yet(const Oracle& o, size_t index) {
              .dtype = spec.dtype,
              .shape = spec.shape,
              .elements = spec.elements()};
-  e.exact = !is_float(spec.dtype) || (o.op.rounding(o.in, o.options.pass, index).exact &&
-                                      o.options.inputs == InputValues::integers && !is_narrow(o, spec.dtype));
+  e.exact = !is_float(spec.dtype) ||
+            (o.op.rounding(o.in, o.options.pass, index).exact && o.options.inputs == InputValues::integers &&
+             bits(accumulator(arithmetic(o), o.in, spec.dtype)) >= 32);
   return e;
 }
 
-// How far a correct kernel may be from the values of result `index`. `kept`: the scale of what is stored on the way,
-// rounded to the result's type (empty: nothing is).
 void set_tolerance(const Oracle& o, size_t index, std::span<const double> magnitude, std::span<const double> kept,
                    Expected& e) {
-  const Rounding rounding = o.op.rounding(o.in, o.options.pass, index);
-  const double accumulate = round_off(accumulator(o, e.dtype));
-  const double stored = rounding.stored_outputs ? round_off(e.dtype) : 0;
-  const double relative =
-      ((growth(rounding.terms) + rounding.units) * accumulate + math_round_off(o.options.math, e.dtype) + stored) *
-      math_amplification(o.options.math);
-  // Below the smallest normal number rounding is absolute, not relative.
-  const double tiny = e.dtype == DType::f64 ? 0x1p-1022 : e.dtype == DType::f16 ? 0x1p-14 : 0x1p-126;
-  e.tolerance.resize(e.values.size());
-  for (size_t i = 0; i < e.values.size(); ++i) {
-    const double rounded = std::abs(e.values[i]) + (kept.empty() ? 0 : kept[i]);
-    e.tolerance[i] = e.exact ? 0 : relative * std::abs(magnitude[i]) + round_off(e.dtype) * rounded + tiny;
-  }
+  e.tolerance = e.exact ? std::vector<double>(e.values.size())
+                        : tolerances(o.op, o.in, index, e.dtype, arithmetic(o), e.values, magnitude, kept);
 }
 
 }  // namespace
@@ -178,7 +127,7 @@ Tensor error_scale(const Oracle& o, size_t i, std::optional<Context>& of_absolut
 
 std::vector<Expected> expect_whole(Oracle& o) {
   run_loops(o, o.context);
-  o.context.round_off = round_off(accumulator(o, DType::f32));
+  o.context.round_off = round_off(accumulator(arithmetic(o), o.in, DType::f32));
   std::vector<Expected> all;
   std::optional<Context> of_absolutes;
   for (size_t i = 0; i < o.results(); ++i) {

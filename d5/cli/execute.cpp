@@ -117,7 +117,8 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(how);
   command.add_option("--rounds", flags.rounds, "Interleaved rounds in a launch [4]")->group(how);
   command.add_option("--slice", flags.slice, "Seconds of one slice of a round [0.02]")->group(how);
-  command.add_option("--half-width", flags.width, "Relative half width of the 95 % interval to reach [0.01]")->group(how);
+  command.add_option("--half-width", flags.width, "Relative half width of the 95 % interval to reach [0.01]")
+      ->group(how);
   command.add_option("--stopping", flags.stopping, "When to stop: interval, fixed, or a plugin's rule [interval]")
       ->group(how);
   command.add_option("--margin", flags.margin, "Ratios within this of 1 are 'same' [0.01]")->group(how);

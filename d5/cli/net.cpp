@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 net: validate and measure networks.
-#include <filesystem>
 #include <map>
 #include <set>
 
@@ -53,7 +52,7 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
   auto flags = std::make_shared<NetFlags>();
   CLI::App* command = program.add_subcommand("net", "Level 1: validate and measure networks");
   command->add_option("network", flags->networks_named,
-                      "ONNX files or built-in names (see 'd5 list networks'), separated by commas");
+                      "Built-in networks (see 'd5 list networks'), separated by commas");
   for (const auto& [field, about] : field_help)
     command->add_option(option_name(field), flags->fields[field], about)
         ->group("Case (each takes several values, separated by commas)");
@@ -63,16 +62,15 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
   add_plugin_options(*command);
   add_run_flags(*command, *flags);
   command->footer(
-      "Example: d5 net resnet-50 --batch 1,16 --backend onednn,torch,onnxruntime --threads 1,2\n"
+      "Example: d5 net resnet-50 --batch 1,16 --backend onednn,torch --threads 1,2\n"
       "'d5 net NETWORK --help' lists the sizes of a network.");
   return [flags] {
-    if (flags->networks_named.empty())
-      throw UsageError("[net] no network is named; give an ONNX file or a name of 'd5 list networks'");
+    if (flags->networks_named.empty()) throw UsageError("[net] no network is named; see 'd5 list networks'");
     Recipe recipe{.name = "net", .kind = "net"};
     std::set<std::string> common;
     for (const Field& field : network_fields()) common.insert(field.name);
     for (const std::string& network : split_words(flags->networks_named)) {
-      recipe.name += "-" + std::filesystem::path(network).stem().string();
+      recipe.name += "-" + network;
       recipe.blocks.push_back({.values = {{"network", network}}});
       for (const Parameter& parameter : own_parameters(network))
         if (const auto found = flags->fields.find(parameter.name);

@@ -25,14 +25,12 @@ struct AlexNet {
   }
 
   static Graph build(const Attributes& v, Index batch, DType dtype) {
-    const int64_t variant = v.integer("variant", 0), groups = v.integer("groups", 0);
+    const int64_t variant = v.integer("variant", 0), groups = in_range(v, "groups", 1, 2, "alexnet");
     if (variant != 2014 && variant != 2012)
       throw UsageError("[alexnet] variant is {}; 2012 or 2014 is wanted", variant);
-    if (groups != 1 && groups != 2) throw UsageError("[alexnet] groups is {}; 1 or 2 is wanted", groups);
     const bool paper = variant == 2012;
     const Index size = v.integer("size", 0) > 0 ? v.integer("size", 0) : paper ? 227 : 224;
-    const Index towers = paper ? groups : 1, divide = v.integer("divide", 0);
-    if (divide < 1 || divide > 32) throw UsageError("[alexnet] divide is {}; 1 to 32 are legal", divide);
+    const Index towers = paper ? groups : 1, divide = in_range(v, "divide", 1, 32, "alexnet");
     const double dropout = v.real("dropout", 0);
 
     Builder b("alexnet", batch, dtype);

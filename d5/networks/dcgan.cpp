@@ -21,10 +21,9 @@ std::vector<Parameter> common_parameters() {
 }
 
 Index smallest(const Attributes& v, std::string_view network) {
-  const Index size = v.integer("size", 0), depth = v.integer("depth", 0);
-  if (depth < 1 || depth > 16 || size < 1 || size % (Index{1} << depth) != 0)
-    throw UsageError("[{}] size is {}, depth {}; a multiple of 2^depth is wanted, depth from 1 to 16", network, size,
-                     depth);
+  const Index size = v.integer("size", 0), depth = in_range(v, "depth", 1, 16, network);
+  if (size < 1 || size % (Index{1} << depth) != 0)
+    throw UsageError("[{}] size is {}, depth {}; a multiple of 2^depth is wanted", network, size, depth);
   return size >> depth;
 }
 
@@ -45,7 +44,8 @@ struct Generator {
     const auto active = [&](Index i, const Edge& x) {
       return b.relu(fmt::format("relu{}", i), b.batch_norm(fmt::format("bn{}", i), x));
     };
-    Edge x = b.linear("h0", b.input("noise", {v.integer("noise", 0)}), maps * side * side, "normal:0.02");
+    Edge x =
+        b.linear("h0", b.input("noise", {v.integer("noise", 0)}), Shape{maps, side, side}.elements(), "normal:0.02");
     x = active(0, b.reshape("h0.image", x, {0, maps, side, side}));
     for (Index i = 1; i < depth; ++i) x = active(i, b.conv_transpose(fmt::format("h{}", i), x, maps >> i, 5, halving));
     x = b.conv_transpose(fmt::format("h{}", depth), x, v.integer("channels", 0), 5, halving);

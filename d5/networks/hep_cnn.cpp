@@ -20,7 +20,7 @@ struct HepCnn {
   }
 
   static Graph build(const Attributes& v, Index batch, DType dtype) {
-    const Index size = v.integer("size", 0), depth = v.integer("depth", 0);
+    const Index size = v.integer("size", 0), depth = in_range(v, "depth", 1, 64, "hep-cnn");
     Builder b("hep-cnn", batch, dtype);
     Edge x = b.input("image", {v.integer("channels", 0), size, size});
     for (Index i = 1; i <= depth; ++i) {

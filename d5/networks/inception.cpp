@@ -88,8 +88,8 @@ struct InceptionV3 {
   }
 
   static Graph build(const Attributes& v, Index batch, DType dtype) {
-    const Index size = v.integer("size", 0), classes = v.integer("classes", 0), divide = v.integer("divide", 0);
-    if (divide < 1 || divide > 16) throw UsageError("[inception-v3] divide is {}; 1 to 16 are legal", divide);
+    const Index size = v.integer("size", 0), classes = v.integer("classes", 0),
+                divide = in_range(v, "divide", 1, 16, "inception-v3");
     Builder b("inception-v3", batch, dtype);
     Modules m(b, divide);
     Edge x = m.unit("Conv2d_1a_3x3", b.input("image", {3, size, size}), 32, 3, 2);

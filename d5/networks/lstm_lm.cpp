@@ -28,7 +28,8 @@ struct LstmLanguageModel {
       return b.node("Transpose", name, {x}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
     };
     Edge x = b.embedding("embedding", b.input("tokens", {length}, DType::i64), words, width, start);
-    for (int64_t i = 0; i < v.integer("layers", 0); ++i) {
+    const int64_t layers = in_range(v, "layers", 1, 1000, "lstm-lm");
+    for (int64_t i = 0; i < layers; ++i) {
       const std::string name = fmt::format("lstm.{}", i);
       x = b.dropout(name + ".dropout", x, v.real("dropout", 0));
       x = b.node(

@@ -21,7 +21,7 @@ struct Mlp {
   static Graph build(const Attributes& v, Index batch, DType dtype) {
     Builder b("mlp", batch, dtype);
     Edge x = b.input("features", {v.integer("features", 0)});
-    const int64_t depth = v.integer("depth", 0);
+    const int64_t depth = in_range(v, "depth", 0, 10000, "mlp");
     for (int64_t i = 0; i < depth; ++i) {
       x = b.linear(fmt::format("layers.{}", i), x, v.integer("width", 0));
       x = b.relu(fmt::format("relu.{}", i), x);

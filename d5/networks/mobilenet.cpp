@@ -30,6 +30,8 @@ struct MobileNetV2 {
   static Graph build(const Attributes& v, Index batch, DType dtype) {
     const Index size = v.integer("size", 0);
     const double width = v.real("width", 0);
+    if (!(width > 0 && width <= 1000))
+      throw UsageError("[mobilenet-v2] width is {}; more than 0, up to 1000, is legal", width);
     Builder b("mobilenet-v2", batch, dtype);
     const auto unit = [&](const std::string& name, const Edge& x, Index maps, const ConvOptions& options, Index kernel,
                           bool active) {

@@ -32,9 +32,22 @@ double multiply_adds(const Node& node, const std::vector<TensorSpec>& in, const 
 Graph build_network(std::string_view name, const Attributes& values, Index batch, DType dtype, Mode mode) {
   const NetworkEntry& entry = registered<networks>(name);
   const Attributes complete = complete_values(name, entry.parameters, values);
+  // No network needs more, and the product of three such sizes is still a number.
+  constexpr int64_t most = 1 << 20;
+  for (const auto& [key, value] : complete.values())
+    if (const auto* number = std::get_if<int64_t>(&value); number && (*number < 0 || *number > most))
+      throw UsageError("[{}] {} is {}; 0 to {} are legal", name, key, *number, most);
   if (batch < 1) throw UsageError("[{}] batch is {}; at least 1 is wanted", name, batch);
   Graph graph = entry.build(complete, batch, dtype);
   return mode == Mode::training ? training_form(std::move(graph)) : inference_form(std::move(graph));
+}
+
+int64_t in_range(const Attributes& values, const std::string& name, int64_t low, int64_t high,
+                 std::string_view network) {
+  const int64_t value = values.integer(name, 0);
+  if (value < low || value > high)
+    throw UsageError("[{}] {} is {}; {} to {} are legal", network, name, value, low, high);
+  return value;
 }
 
 std::string choice(const Attributes& values, const std::string& name, const std::vector<std::string>& legal,

@@ -36,7 +36,10 @@ struct networks {
 // sizes do not fit (an image smaller than what the network divides it by).
 Graph build_network(std::string_view name, const Attributes& values, Index batch, DType, Mode);
 
-// For build(): a text value of which only a few are legal; UsageError with these otherwise.
+// For build(): a whole number that must lie in a range (how often a layer is repeated); UsageError otherwise.
+int64_t in_range(const Attributes& values, const std::string& name, int64_t low, int64_t high,
+                 std::string_view network);
+// A text value of which only a few are legal; UsageError with these otherwise.
 std::string choice(const Attributes& values, const std::string& name, const std::vector<std::string>& legal,
                    std::string_view network);
 

@@ -25,8 +25,7 @@ struct SqueezeNet {
     const double version = v.real("version", 0);
     if (version != 1.0 && version != 1.1) throw UsageError("[squeezenet] version is {}; 1.0 or 1.1 is wanted", version);
     const bool first = version == 1.0;
-    const Index size = v.integer("size", 0), divide = v.integer("divide", 0);
-    if (divide < 1 || divide > 16) throw UsageError("[squeezenet] divide is {}; 1 to 16 are legal", divide);
+    const Index size = v.integer("size", 0), divide = in_range(v, "divide", 1, 16, "squeezenet");
 
     Builder b("squeezenet", batch, dtype);
     const auto fire = [&](int number, const Edge& x, Index squeeze, Index expand) {

@@ -4,6 +4,8 @@
 // channels, three classes of a pixel (nothing, tropical cyclone, atmospheric river).
 //   layer   convolve, normalise, rectify, drop; what it makes is appended to what it read
 //   down    1x1 of stride 2      up   transposed 3x3 of stride 2 of what the last block alone made, beside the skip
+#include <algorithm>
+
 #include "d5/networks/builder.hpp"
 #include "d5/networks/network.hpp"
 
@@ -29,6 +31,10 @@ struct Tiramisu {
 
   static Graph build(const Attributes& v, Index batch, DType dtype) {
     const Shape blocks = parse_shape(v.text("blocks", ""));
+    if (blocks.rank() < 1 || blocks.rank() > 16 ||
+        std::ranges::any_of(blocks, [](Index n) { return n < 1 || n > 1000; }))
+      throw UsageError("[tiramisu] blocks is '{}'; 1 to 16 numbers from 1 to 1000 are wanted, as in 2x2x4",
+                       v.text("blocks", ""));
     const Index height = v.integer("height", 0), width = v.integer("width", 0);
     const Index smallest = Index{1} << (blocks.rank() - 1);
     if (height < 1 || width < 1 || height % smallest != 0 || width % smallest != 0)

@@ -27,7 +27,7 @@ struct TransformerDecoder {
 
   static Graph build(const Attributes& v, Index batch, DType dtype) {
     const Index length = v.integer("length", 0), width = v.integer("width", 0), words = v.integer("vocabulary", 0);
-    const int64_t layers = v.integer("layers", 0);
+    const int64_t layers = in_range(v, "layers", 1, 1000, "transformer-decoder");
     const double dropout = v.real("dropout", 0);
     const Heads heads{
         .length = length,

@@ -47,7 +47,8 @@ struct TransformerEncoder {
     x = b.add(in + "with_type", x,
               b.embedding(in + "token_type_embeddings", b.input("types", {length}, DType::i64), 2, width));
     x = b.dropout(in + "dropout", b.layer_norm(in + "LayerNorm", x, epsilon), dropout);
-    for (int64_t i = 0; i < v.integer("layers", 0); ++i) {
+    const int64_t layers = in_range(v, "layers", 1, 1000, "transformer-encoder");
+    for (int64_t i = 0; i < layers; ++i) {
       const std::string layer = fmt::format("encoder.layer.{}.", i), self = layer + "attention.self";
       const auto added = [&](const std::string& name, const Edge& y, const Edge& to) {
         const Edge fresh = b.dropout(name + ".dropout", places(b, name + ".dense", y, length), dropout);

@@ -23,8 +23,7 @@ struct UNet {
 
   static Graph build(const Attributes& v, Index batch, DType dtype) {
     const Index size = v.integer("size", 0), width = v.integer("width", 0);
-    const int64_t depth = v.integer("depth", 0);
-    if (depth < 1 || depth > 16) throw UsageError("[unet] depth is {}; 1 to 16 are legal", depth);
+    const int64_t depth = in_range(v, "depth", 1, 16, "unet");
     if (size < 1 || size % (Index{1} << depth) != 0)
       throw UsageError("[unet] size is {}; a multiple of {} is wanted (depth {})", size, Index{1} << depth, depth);
     Builder b("unet", batch, dtype);

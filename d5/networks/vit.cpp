@@ -47,7 +47,8 @@ struct VisionTransformer {
     const Edge position = b.parameter("encoder.pos_embedding", {1, length, width}, "normal:0.02");
     x = b.add("embedding", x, b.add("encoder.position", position, learned));
     x = b.dropout("encoder.dropout", x, dropout);
-    for (int64_t i = 0; i < v.integer("layers", 0); ++i) {
+    const int64_t layers = in_range(v, "layers", 1, 1000, "vit");
+    for (int64_t i = 0; i < layers; ++i) {
       const std::string layer = fmt::format("encoder.layers.{}.", i);
       const auto added = [&](const std::string& name, const Edge& y) {
         return b.add(layer + name + ".add", x,

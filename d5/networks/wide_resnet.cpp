@@ -21,9 +21,9 @@ struct WideResNet {
   }
 
   static Graph build(const Attributes& v, Index batch, DType dtype) {
-    const Index size = v.integer("size", 0), width = v.integer("width", 0), depth = v.integer("depth", 0);
-    if (depth < 10 || (depth - 4) % 6 != 0)
-      throw UsageError("[wide-resnet-28-10] depth is {}; 10, 16, 22, 28, ... are legal", depth);
+    const Index size = v.integer("size", 0), width = v.integer("width", 0),
+                depth = in_range(v, "depth", 10, 1000, "wide-resnet-28-10");
+    if ((depth - 4) % 6 != 0) throw UsageError("[wide-resnet-28-10] depth is {}; 10, 16, 22, 28, ... are legal", depth);
     Builder b("wide-resnet-28-10", batch, dtype);
     const auto active = [&](const std::string& name, const Edge& x) {
       return b.relu(name + ".relu", b.batch_norm(name, x));

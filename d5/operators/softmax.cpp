@@ -69,8 +69,10 @@ class Softmax final : public Operator {
     for (auto [x, y, out] : lines<double>(axis_, c.input(0), c.output(0), scale)) {
       const double top = *std::ranges::max_element(x);
       double mean = 0;
-      for (size_t i = 0; i < x.size(); ++i) mean += y[i] * (top - x[i]);
-      for (size_t i = 0; i < x.size(); ++i) out[i] = y[i] * (1 + (top - x[i]) + mean) + flushed;
+      // What minus infinity hides is zero without an error.
+      const auto share = [top](double x_i, double y_i) { return y_i == 0 ? 0 : y_i * (top - x_i); };
+      for (size_t i = 0; i < x.size(); ++i) mean += share(x[i], y[i]);
+      for (size_t i = 0; i < x.size(); ++i) out[i] = y[i] * (1 + mean) + share(x[i], y[i]) + flushed;
     }
     if (pass == Pass::forward) return scale;
     for (auto [y, dy, out] : lines<double>(axis_, c.output(0), c.output_gradient(0), scale)) {

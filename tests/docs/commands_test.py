@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as folder:
         os.symlink(source / name, Path(folder) / name)
     environment = {**os.environ, "XDG_CACHE_HOME": folder + "/cache"}
     for document, words in commands:
-        short = SHORT if words[0] in ("op", "run") and "--mode" not in words else []
+        short = SHORT if words[0] in ("op", "net", "run") and "--mode" not in words else []
         result = subprocess.run([d5, *words, *short], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
         good = result.returncode == 0 or (words[0] in GATES and result.returncode == 3)
         print("ok    " if good else "FAILED", document, " ".join(words), flush=True)

@@ -42,6 +42,20 @@ TEST(Softmax, BadInputsAreNamed) {
             "[softmax] element type i32 is not defined by ONNX; legal: f32, f64, f16, bf16");
 }
 
+// A mask of minus infinity: what it hides is zero and cannot err, and the others err as if it were not there.
+TEST(Softmax, HiddenByMinusInfinity) {
+  const double hidden = -std::numeric_limits<double>::infinity();
+  Context c = forward(*made("Softmax"), {doubles({1, 3}, {1, hidden, 2})});
+  Context alone = forward(*made("Softmax"), {doubles({1, 2}, {1, 2})});
+  const auto scale = list(made("Softmax")->magnitude(c, Pass::forward, 0));
+  const auto expected = list(made("Softmax")->magnitude(alone, Pass::forward, 0));
+  EXPECT_DOUBLE_EQ(scale[0], expected[0]);
+  EXPECT_DOUBLE_EQ(scale[2], expected[1]);
+  EXPECT_LT(scale[1], 1e-30);
+  backward(*made("Softmax"), c, doubles({1, 3}, {1, 2, 3}));
+  for (const double value : list(made("Softmax")->magnitude(c, Pass::backward, 0))) EXPECT_TRUE(std::isfinite(value));
+}
+
 TEST(Softmax, EmptyTensor) {
   expect_near(forward(*made("Softmax"), {Tensor(DType::f64, {0, 3})}).output(0), {0, 3}, {});
 }
