@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "d5/backends/kernel_memory.hpp"
+#include "d5/backends/kernel_parameters.hpp"
 #include "d5/backends/kernel_store.hpp"
 #include "d5/core/convert.hpp"
 #include "d5/core/guard.hpp"
@@ -50,7 +51,8 @@ class KernelExecutable final : public Executable {
         options_(options),
         plan_(graph_, options_, find),
         parameters_(parameters),
-        in_set_(join_parameters()),
+        joined_(plan_, parameters_),
+        in_set_(joined_.in_set),
         buffers_(plan_buffers(plan_, options_, in_set_)),
         store_(buffers_, plan_.alone || options_.keep_all, options_.slots),
         sum_options_({.layout = LayoutChoice::plain}) {
@@ -107,7 +109,7 @@ class KernelExecutable final : public Executable {
       store(value.gradient_layout, canonical, native.data());
       return convert(value.spec.dtype, native.data(), gradient_type(v), to, native.elements());
     }
-    const bool copied = is_copied(v);
+    const bool copied = joined_.is_copied(v);
     if (copied)
       store(parameters_.at(name).native, canonical, parameters_.compute(name).data());
     else
@@ -123,7 +125,7 @@ class KernelExecutable final : public Executable {
   Tensor read(Role role, const std::string& name, int slot) override {
     size_t v = known(role, name, slot);
     const bool gradient = role == Role::gradient;
-    if (!gradient && is_copied(v)) return shared_value(v);
+    if (!gradient && joined_.is_copied(v)) return joined_.shared_value(v);
     if (const size_t made = plan_.values[v].made_as; gradient && made != none && buffers_.gradients[made] != none)
       v = made;
     const PlannedValue& value = plan_.values[v];
@@ -204,8 +206,6 @@ class KernelExecutable final : public Executable {
     return canonical;
   }
 
-  static Index native_elements(size_t bytes, DType type) { return static_cast<Index>(bytes) * 8 / bits(type); }
-
   static void store(const LayoutPtr& layout, const Tensor& canonical, void* to) {
     if (layout)
       layout->from_plain(canonical, to);
@@ -271,65 +271,9 @@ class KernelExecutable final : public Executable {
     return v;
   }
 
-  // By value: in the set. Parameters are added in the order in which their gradients become ready: backward goes
-  // through the steps from the last to the first, and the first reader of a value is the last to contribute.
-  std::vector<bool> join_parameters() {
-    std::vector<bool> in_set(plan_.values.size(), false);
-    const auto holds = [&](const PlannedValue& value) {
-      return value.parameter && (value.spec.dtype == DType::f32 || value.spec.dtype == parameters_.compute_dtype());
-    };
-    first_reader_.assign(plan_.values.size(), none);
-    for (size_t s = plan_.steps.size(); s-- > 0;)
-      for (const size_t v : plan_.steps[s].inputs)
-        if (v != none) first_reader_[plan_.root(v)] = s;
-    std::vector<size_t> order;
-    for (size_t s = plan_.steps.size(); s-- > 0;)
-      for (const size_t v : plan_.steps[s].inputs) {
-        const size_t r = v == none ? none : plan_.root(v);
-        if (r == none || !holds(plan_.values[r]) || first_reader_[r] != s || in_set[r]) continue;
-        in_set[r] = true;
-        order.push_back(r);
-      }
-    const bool add = !parameters_.frozen();
-    for (const size_t v : order) {
-      const PlannedValue& value = plan_.values[v];
-      const std::string layout = value.layout ? value.layout->name() : "";
-      if (add) {
-        parameters_.add({.name = value.name,
-                         .spec = value.spec,
-                         .padded_elements = native_elements(value.bytes(), value.spec.dtype),
-                         .layout = layout,
-                         .native = value.layout,
-                         .trainable = value.differentiable});
-      } else if (const auto& shared = parameters_.at(value.name);
-                 shared.layout != layout || !(shared.spec.shape == value.spec.shape)) {
-        if (value.gradient || !(shared.spec.shape == value.spec.shape) || !converts(shared))
-          throw Error("[executable] parameter '{}' is {} in layout '{}' here, but {} in layout '{}' in the shared set",
-                      value.name, to_string(value.spec), layout, to_string(shared.spec), shared.layout);
-        in_set[v] = false;
-        copied_.push_back(v);
-      }
-    }
-    if (add) parameters_.freeze();
-    return in_set;
-  }
-
-  static bool converts(const ParameterSet::Parameter& shared) { return shared.layout.empty() || shared.native; }
-  bool is_copied(size_t v) const { return std::ranges::find(copied_, v) != copied_.end(); }
-
-  // The parameter in the shared set, row-major.
-  Tensor shared_value(size_t v) const {
-    const PlannedValue& value = plan_.values[v];
-    const Tensor canonical(value.spec.dtype, value.spec.shape), native = parameters_.compute(value.name);
-    if (const LayoutPtr& layout = parameters_.at(value.name).native)
-      layout->to_plain(native.data(), canonical);
-    else
-      std::memcpy(canonical.data(), native.data(), canonical.bytes());
-    return canonical;
-  }
-
   void refresh(int slot) {
-    for (const size_t v : copied_) store(plan_.values[v].layout, shared_value(v), store_.at(buffers_.values[v], 0));
+    for (const size_t v : joined_.copied)
+      store(plan_.values[v].layout, joined_.shared_value(v), store_.at(buffers_.values[v], 0));
     for (const PlannedStep& step : plan_.steps) step.kernel->refresh(slot);
     refreshed_[slot] = parameters_.version() + writes_;
   }
@@ -389,7 +333,7 @@ class KernelExecutable final : public Executable {
     for (size_t s = plan_.steps.size(); s-- > 0;)
       for (const size_t v : plan_.steps[s].inputs) {
         const size_t r = v == none ? none : plan_.root(v);
-        if (r == none || !in_set_[r] || !plan_.values[r].gradient || first_reader_[r] != s) continue;
+        if (r == none || !in_set_[r] || !plan_.values[r].gradient || joined_.first_reader[r] != s) continue;
         const std::string& name = plan_.values[r].name;
         if (std::ranges::none_of(ready_[s], [&](const Gradient& g) { return g.parameter == name; }))
           ready_[s].push_back({parameters_.at(name).name, parameters_.range(name)});
@@ -507,9 +451,8 @@ class KernelExecutable final : public Executable {
   CompileOptions options_;
   KernelPlan plan_;
   ParameterSet& parameters_;
-  std::vector<size_t> first_reader_;  // by root
-  std::vector<size_t> copied_;        // parameters that lie otherwise in the shared set: refreshed copies
-  std::vector<bool> in_set_;          // by value
+  KernelParameters joined_;
+  const std::vector<bool>& in_set_;  // by value
   KernelBuffers buffers_;
   KernelStore store_;
   CompileOptions sum_options_;

@@ -166,23 +166,28 @@ class Planner {
       any = true;
     }
     if (!any) return;
-    for (size_t i = 0; i < step.inputs.size(); ++i) {
-      if (!step.wants_gradient[i]) continue;
-      const size_t v = step.inputs[i], r = plan_.root(v), parts = parts_[r].size();
-      if (plan_.values[r].fixed()) {
-        use.runs = true;
-      } else if (at(step.memory.passes_gradient, i)) {
-        for (const size_t buffer : use.outputs[0]) hold(r, buffer);
-      } else if (i < step.memory.same_gradient.size() && step.memory.same_gradient[i] != none) {
-        hold(r, use.inputs[step.memory.same_gradient[i]]);
-      } else {
-        use.runs = true;
-        use.inputs[i] = target_of(s, i, time, use);
-      }
-      if (plan_.values[r].kept && !plan_.values[r].fixed()) make_readable(r, parts, time, use.after);
-    }
+    // Those that are passed on first: nothing may then be computed in their place.
+    for (const bool passed : {true, false})
+      for (size_t i = 0; i < step.inputs.size(); ++i)
+        if (step.wants_gradient[i] && at(step.memory.passes_gradient, i) == passed) contribute(s, i, time, use);
     for (const auto& buffers : use.outputs)
       for (const size_t buffer : buffers) release(buffer);
+  }
+
+  void contribute(size_t s, size_t i, size_t time, GradientUse& use) {
+    const PlannedStep& step = plan_.steps[s];
+    const size_t r = plan_.root(step.inputs[i]), parts = parts_[r].size();
+    if (plan_.values[r].fixed()) {
+      use.runs = true;
+    } else if (at(step.memory.passes_gradient, i)) {
+      for (const size_t buffer : use.outputs[0]) hold(r, buffer);
+    } else if (i < step.memory.same_gradient.size() && step.memory.same_gradient[i] != none) {
+      hold(r, use.inputs[step.memory.same_gradient[i]]);
+    } else {
+      use.runs = true;
+      use.inputs[i] = target_of(s, i, time, use);
+    }
+    if (plan_.values[r].kept && !plan_.values[r].fixed()) make_readable(r, parts, time, use.after);
   }
 
   // Where this step's contribution goes: added to one that is there, in the place of what it reads, or apart.

@@ -58,7 +58,7 @@ class Elementwise final : public OwnKernel {
     const Follower& last = setup.followers.back();
     const TileFunctions* f = find_functions(function_name(last.node));
     if (!f || static_cast<size_t>(f->inputs) < last.inputs.size() || setup.inputs.size() > 24) return false;
-    if (registry_has_no_elementwise(last.node.op)) return false;
+    if (has_more_to_it(last.node.op)) return false;
     const bool gradients = std::ranges::find(setup.wants_gradient, true) != setup.wants_gradient.end();
     if (gradients && (setup.followers.size() > 1 || last.node.op != "Relu" || setup.node.op == "Relu")) return false;
     if (cannot(setup)) return false;
@@ -133,7 +133,7 @@ class Elementwise final : public OwnKernel {
     return {setup.inputs.begin(), setup.inputs.begin() + static_cast<long>(setup.node.inputs.size())};
   }
   // An operator that has a function of its name but more to it (a loss).
-  static bool registry_has_no_elementwise(const std::string& op) {
+  static bool has_more_to_it(const std::string& op) {
     return op == "MeanSquaredError" || op == "BinaryCrossEntropy" || op == "Max" || op == "Min";
   }
 

@@ -9,10 +9,10 @@
 namespace d5::onednn::own::D5_ISA {
 namespace {
 
-constexpr int64_t lanes = 16;
-typedef float Vector __attribute__((vector_size(64)));
-typedef float Anywhere __attribute__((vector_size(64), aligned(4), may_alias));
-typedef int32_t Mask __attribute__((vector_size(64)));
+constexpr int64_t lanes = __BIGGEST_ALIGNMENT__ / sizeof(float);  // of one register of this instruction set
+typedef float Vector __attribute__((vector_size(__BIGGEST_ALIGNMENT__)));
+typedef float Anywhere __attribute__((vector_size(__BIGGEST_ALIGNMENT__), aligned(4), may_alias));
+typedef int32_t Mask __attribute__((vector_size(__BIGGEST_ALIGNMENT__)));
 
 D5_INLINE Vector load(const float* p) { return *reinterpret_cast<const Anywhere*>(p); }
 D5_INLINE void store(float* p, Vector v) { *reinterpret_cast<Anywhere*>(p) = v; }
@@ -21,18 +21,25 @@ D5_INLINE Vector where_positive(Vector sign, Vector x) {
   return reinterpret_cast<Vector>(reinterpret_cast<Mask>(x) & positive);
 }
 
+D5_INLINE Vector without_negative(Vector x) {  // what is no number stays
+  const Mask negative = x < Vector{};
+  return reinterpret_cast<Vector>(reinterpret_cast<Mask>(x) & ~negative);
+}
+
 // One vector, or one number: the same code for both.
 struct Wide {
   using Type = Vector;
   D5_INLINE static Vector get(const float* p) { return load(p); }
   D5_INLINE static void put(float* p, Vector v) { store(p, v); }
   D5_INLINE static Vector masked(Vector sign, Vector x) { return where_positive(sign, x); }
+  D5_INLINE static Vector rectified(Vector x) { return without_negative(x); }
 };
 struct Single {
   using Type = float;
   D5_INLINE static float get(const float* p) { return *p; }
   D5_INLINE static void put(float* p, float v) { *p = v; }
   D5_INLINE static float masked(float sign, float x) { return sign > 0.0f ? x : 0.0f; }
+  D5_INLINE static float rectified(float x) { return x < 0.0f ? 0.0f : x; }
 };
 
 // f.template operator()<Kind, count>(offset): blocks of vectors as long as there are any, then single channels.
@@ -102,7 +109,7 @@ void normalize_rows(ChannelRows r, float* y, const float* x, const float* more, 
         const int64_t place = i * r.stride + at + v * width<Kind>;
         T result = (Kind::get(x + place) - m[v]) * f[v] + s[v];
         if (has_more) result += Kind::get(more + place);
-        if (relu) result = Kind::masked(result, result);
+        if (relu) result = Kind::rectified(result);
         Kind::put(y + place, result);
       }
   });
