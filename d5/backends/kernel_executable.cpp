@@ -55,7 +55,7 @@ class KernelExecutable final : public Executable {
         in_set_(joined_.in_set),
         buffers_(plan_buffers(plan_, options_, in_set_)),
         store_(buffers_, plan_.alone || options_.keep_all, options_.slots),
-        sum_options_({.layout = LayoutChoice::plain}) {
+        sum_options_({.slots = options.slots, .layout = LayoutChoice::plain}) {
     for (const auto& [name, tensor] : graph_.constants) write(Role::value, name, tensor, 0);
     make_sums(find);
     bind();
