@@ -31,6 +31,10 @@ Enum parse(const std::array<std::pair<const char*, Enum>, n>& all, std::string_v
 
 }  // namespace
 
+bool CompileOptions::keeps(const std::string& value) const {
+  return keep_all || std::ranges::find(keep, value) != keep.end();
+}
+
 Math parse_math(std::string_view name) {
   static constexpr std::array<std::pair<const char*, Math>, 4> all{
       {{"strict", Math::strict}, {"tf32", Math::tf32}, {"bf16", Math::bf16}, {"winograd", Math::winograd}}};

@@ -53,6 +53,7 @@ CompileOptions net_compile_options(const Json& fields) {
   options.layout = parse_layout(fields.at("layout").get<std::string>());
   options.deterministic = fields.at("deterministic");
   options.device = fields.at("device");
+  options.backward_again = net_pass(fields) == NetPass::backward;
   options.fallback = fields.at("fallback") == "reference" ? Fallback::reference : Fallback::error;
   return options;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies: the operators that keep every element (Reshape, Flatten, Squeeze, Unsqueeze, Identity), Concat and Split as
-// runs of neighbours, Cast, and the operators whose results are known before the run (Shape, Size, Constant).
+// Copies: the operators that keep every element (Reshape, Flatten, Squeeze, Unsqueeze, Identity; in a network nothing
+// is copied, their result is a view), Concat and Split as runs of neighbours, Cast, and the operators whose results are
+// known before the run (Shape, Size, Constant).
 #include <algorithm>
 
 #include "d5/backends/onednn/own/bytes.hpp"
@@ -11,11 +12,18 @@ namespace d5::onednn::own {
 namespace {
 
 class CopyKernel final : public OwnKernel {
+ public:
+  void arrange(KernelSetup& setup) const override {
+    OwnKernel::arrange(setup);
+    setup.is_view = true;
+  }
+
  protected:
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     return not_whole_bytes(setup.inputs[0]);
   }
   void build(const KernelSetup& setup) override {
+    backward_reads_nothing();
     bytes_ = static_cast<Index>(setup.inputs[0].bytes());
     parts_ = threads();
     streamed_ = exceeds_caches(2.0 * static_cast<double>(bytes_));
@@ -37,6 +45,7 @@ class CopyKernel final : public OwnKernel {
 // that nobody wants is left out.
 class PartsKernel final : public OwnKernel {
  protected:
+  bool follows_orders() const override { return true; }
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     return not_whole_bytes(setup.inputs[0]);
   }
@@ -45,7 +54,9 @@ class PartsKernel final : public OwnKernel {
     joins_ = setup.node.op == "Concat";
     const TensorSpec& whole = joins_ ? setup.outputs[0] : setup.inputs[0];
     const auto& specs = joins_ ? setup.inputs : setup.outputs;
-    const size_t axis = valid_axis(setup.node.attributes.integer("axis", 0), whole.shape.rank(), "[concat]");
+    const size_t axis =
+        lying_axis(setup, valid_axis(setup.node.attributes.integer("axis", 0), whole.shape.rank(), "[concat]"));
+    backward_reads_nothing();
     outer_ = whole.shape.elements(0, axis);
     const Index inner = whole.shape.elements(axis + 1, whole.shape.rank()) * element_bytes(whole.dtype);
     row_ = whole.shape[axis] * inner;
