@@ -177,7 +177,6 @@ struct backend_sources {
     return {&T::statuses, &T::open};
   }
 };
-std::filesystem::path library_folder();  // of libd5; modules, backends.txt and compile.txt lie in d5/ beside it
 // Every backend this build knows of, without opening any.
 std::vector<BackendStatus> backend_statuses();
 // Opens the module if needed. UsageError on an unknown name, Error with the reason where it is off.
