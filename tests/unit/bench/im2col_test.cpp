@@ -2,6 +2,7 @@
 // The second Conv of onednn against the oracle, over every case of conformance in f32.
 #include <gtest/gtest.h>
 
+#include "d5/backends/backend.hpp"
 #include "d5/bench/conformance_cases.hpp"
 #include "d5/bench/session.hpp"
 
