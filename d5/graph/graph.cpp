@@ -37,7 +37,13 @@ bool is_random(const std::string& op) {
 }
 
 std::vector<TensorSpec> infer_node(const Node& node, const Operator& op, const std::vector<TensorSpec>& in) {
-  auto made = op.infer(in);
+  auto made = [&] {
+    try {
+      return op.infer(in);
+    } catch (const std::bad_alloc&) {
+      throw Error("its sizes ask for more memory than there is");
+    }
+  }();
   const bool known = std::ranges::all_of(made, [](const TensorSpec& spec) { return spec.known != nullptr; });
   return known || in.empty() || is_random(node.op) ? made : with_known(op, in, std::move(made));
 }
