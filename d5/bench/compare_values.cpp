@@ -41,16 +41,6 @@ std::string tensor_difference(const Tensor& stored, const Tensor& value, const V
   if (stored.dtype() == DType::string) return text_difference(stored, value);
   if (stored.dtype() == DType::i64) return integer_difference<int64_t>(stored, value, tolerance);
   if (stored.dtype() == DType::u64) return integer_difference<uint64_t>(stored, value, tolerance);
-  if (tolerance.scaled > 0 && is_float(stored.dtype())) {
-    double largest = 0;
-    for (Index i = 0; i < stored.elements(); ++i)
-      if (const double a = std::abs(load_as_double(stored.dtype(), stored.data(), i)); std::isfinite(a))
-        largest = std::max(largest, a);
-    ValueTolerance wider = tolerance;
-    wider.absolute += tolerance.scaled * largest;
-    wider.scaled = 0;
-    return tensor_difference(stored, value, wider);
-  }
   Index wrong = 0, worst = 0;
   double most = -1;
   for (Index i = 0; i < stored.elements(); ++i) {

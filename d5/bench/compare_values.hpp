@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values against stored ones, as the runner of ONNX's own tests compares them:
 //   |stored - value| <= atol + rtol |value|      element types and shapes agree; NaN equals NaN, infinity itself
-// Strings must be equal, sequences and optionals agree entry by entry. In a network, unlike in the test of one
-// operator, a small element comes from terms of the size of the large ones, whose roundings it keeps: `scaled` times
-// the largest stored magnitude is allowed besides.
+// Strings must be equal, sequences and optionals agree entry by entry.
 #pragma once
 
 #include <string>
@@ -13,7 +11,7 @@
 namespace d5 {
 
 struct ValueTolerance {
-  double relative = 1e-3, absolute = 1e-7, scaled = 0;
+  double relative = 1e-3, absolute = 1e-7;
   bool values = true;  // false: element types and shapes alone (random numbers)
 };
 

@@ -8,7 +8,9 @@
 
 #include "d5/backends/backend.hpp"
 #include "d5/bench/compare_values.hpp"
+#include "d5/bench/rounding_flips.hpp"
 #include "d5/bench/session.hpp"
+#include "d5/core/convert.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/graph/edit.hpp"
 #include "d5/graph/evaluate.hpp"
@@ -64,10 +66,9 @@ struct DataSet {
   std::string name;
   std::map<std::string, GraphValue> inputs;
   std::vector<GraphValue> outputs;
-  std::vector<bool> cut_off;  // by output: its last bit is not that of the nearest number
 };
 
-// Suites up to ONNX 1.12 store bf16 as u16, whose bits they are. They were cut off, not rounded.
+// Suites up to ONNX 1.12 store bf16 as u16, whose bits they are.
 bool is_old_bf16(const GraphValue& value, DType declared) {
   return value.kind == ValueKind::tensor && declared == DType::bf16 && value.tensor.dtype() == DType::u16;
 }
@@ -100,7 +101,6 @@ DataSet read_data_set(const fs::path& folder, const Graph& graph) {
     const GraphValue value = read_onnx_value(file("output", i), kind == ValueKind::other ? ValueKind::tensor : kind);
     const bool old = kind == ValueKind::tensor && is_old_bf16(value, declared_output(graph, i).dtype);
     set.outputs.push_back(old ? as_bf16(value) : value);
-    set.cut_off.push_back(old);
   }
   if (set.outputs.size() > graph.outputs.size())
     throw Error("[onnx] {}: {} outputs are stored, the network has {}", folder.string(), set.outputs.size(),
@@ -108,10 +108,27 @@ DataSet read_data_set(const fs::path& folder, const Graph& graph) {
   return set;
 }
 
-ValueTolerance tolerance_of(const fs::path& folder, const Graph& graph) {
-  constexpr size_t network_nodes = 16;  // more: not the test of an operator, but a network
+double largest_stored(const DataSet& set) {
+  double largest = 0;
+  for (const GraphValue& value : set.outputs) {
+    if (value.kind != ValueKind::tensor || !is_float(value.tensor.dtype())) continue;
+    for (Index i = 0; i < value.tensor.elements(); ++i)
+      if (const double a = std::abs(load_as_double(value.tensor.dtype(), value.tensor.data(), i)); std::isfinite(a))
+        largest = std::max(largest, a);
+  }
+  return largest;
+}
+
+// In a network and in a Fourier transform, unlike in the test of another operator, a small element comes from terms of
+// the size of the large ones, whose roundings it keeps.
+bool keeps_roundings(const Graph& graph) {
+  constexpr size_t network_nodes = 16;
+  return graph.nodes.size() > network_nodes || !find_nodes(graph, "DFT").empty() || !find_nodes(graph, "STFT").empty();
+}
+
+ValueTolerance tolerance_of(const fs::path& folder, const Graph& graph, const DataSet& set) {
   ValueTolerance tolerance;
-  if (graph.nodes.size() > network_nodes) tolerance.scaled = 16 * round_off(DType::f32);
+  if (keeps_roundings(graph)) tolerance.absolute += 16 * round_off(DType::f32) * largest_stored(set);
   std::ifstream file(folder / "data.json");
   if (!file) return tolerance;
   const Json json = Json::parse(file, nullptr, false);
@@ -119,6 +136,20 @@ ValueTolerance tolerance_of(const fs::path& folder, const Graph& graph) {
   tolerance.relative = json.value("rtol", tolerance.relative);
   tolerance.absolute = json.value("atol", tolerance.absolute);
   return tolerance;
+}
+
+// Besides what holds for all: two units in the last place of bf16, as ONNX's own runner has it (some stored values were
+// cut off, not rounded), and of f16 likewise.
+double narrow_tolerance(const GraphValue& stored) {
+  if (stored.kind != ValueKind::tensor) return 0;
+  const DType type = stored.tensor.dtype();
+  return type == DType::bf16 || type == DType::f16 ? 4 * round_off(type) : 0;
+}
+
+bool agree_as_norm(const GraphValue& stored, const GraphValue& made, double most) {
+  return stored.kind == ValueKind::tensor && made.kind == ValueKind::tensor &&
+         stored.tensor.dtype() == made.tensor.dtype() && stored.tensor.shape() == made.tensor.shape() &&
+         is_float(stored.tensor.dtype()) && distance_of(stored.tensor, made.tensor) <= most;
 }
 
 // The operator whose results are random, so that stored ones tell nothing; empty: none.
@@ -137,6 +168,14 @@ std::string random_operator(const Graph& graph, const DataSet& set) {
     if (node.op == "Dropout" && (number(node, 2, 0) == 0 || number(node, 1, 0.5) == 0)) continue;
     if (is_random(node.op)) return node.op;
   }
+  return "";
+}
+
+// Why the stored outputs of a test of ONNX's own suites do not belong to its file; empty: they do.
+std::string fault_of_test(const fs::path& folder, const Graph& graph) {
+  const bool lacks_epsilon = graph.nodes.size() == 1 && !graph.nodes[0].attributes.has("epsilon");
+  if (folder.filename() == "test_adam_multiple" && lacks_epsilon)
+    return "the stored outputs were made with an epsilon of 0.01, which this file leaves out (later suites have it)";
   return "";
 }
 
@@ -247,9 +286,11 @@ class OnnxTestSession final : public Session {
     for (const fs::path& path : all) {
       if (!is_data_set(path)) continue;
       const DataSet set = read_data_set(path, graph);
-      Outcome one = run_set(graph, set, *backend, tolerance_of(folder, graph), depth);
+      Outcome one = run_set(graph, set, *backend, tolerance_of(folder, graph, set), depth);
       outcome.details.update(one.details);
       if (one.status == "passed") continue;
+      if (const std::string fault = fault_of_test(folder, graph); one.status == "failed" && !fault.empty())
+        return {.status = "skipped", .reason = fault};
       if (one.status != "failed" || is_numbered(path) || !any_numbered) return one;
       outcome.details["beside"].push_back(one.reason);
     }
@@ -291,9 +332,19 @@ class OnnxTestSession final : public Session {
     tolerance.values = random.empty();
     if (!random.empty())
       outcome.details["compared"] = fmt::format("element types and shapes alone: {} is random", random);
+    std::vector<double> flips;
     for (size_t i = 0; i < set.outputs.size(); ++i) {
-      if (set.cut_off[i]) tolerance.relative = std::max(tolerance.relative, 2 * round_off(DType::bf16));
-      const std::string wrong = difference(set.outputs[i], executable->read_value(graph.outputs[i]), tolerance);
+      ValueTolerance own = tolerance;
+      own.relative = std::max(own.relative, narrow_tolerance(set.outputs[i]));
+      const GraphValue made = executable->read_value(graph.outputs[i]);
+      const std::string wrong = difference(set.outputs[i], made, own);
+      if (!wrong.empty() && keeps_roundings(graph) && is_quantised(graph)) {
+        if (flips.empty()) flips = flip_distances(graph, set.inputs);
+        if (agree_as_norm(set.outputs[i], made, flips[i])) {
+          outcome.details["compared"] = "as norms: numbers between two steps of QuantizeLinear fall to either side";
+          continue;
+        }
+      }
       if (!wrong.empty())
         return {.status = "failed", .reason = fmt::format("{}: output '{}': {}", set.name, graph.outputs[i], wrong)};
     }

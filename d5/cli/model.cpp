@@ -162,7 +162,7 @@ RunCommand add_model(CLI::App& program, const std::vector<std::string>& argument
     const std::string_view name = action.name;
     sub->add_option("network", flags->network, "An ONNX file or a built-in name (see 'd5 list networks')")->required();
     if (name == "diff") sub->add_option("other", flags->other, "Another one")->required();
-    sub->add_option("--size", flags->open.sizes, "Free sizes, as in N=16,sequence=128 [1 each]");
+    sub->add_option("--sizes", flags->open.sizes, "Free sizes, as in N=16,sequence=128 [1 each]");
     sub->add_option("--dtype", flags->open.dtype, "f32, f64, bf16, f16: of a built-in network [f32]");
     sub->add_flag("--training", flags->open.training, "The training form of a built-in network, with its loss");
     for (const auto& [value, about] : options_of_networks(is_chosen ? arguments : std::vector<std::string>()))

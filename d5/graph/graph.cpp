@@ -4,12 +4,16 @@
 #include <algorithm>
 #include <set>
 
+#include "d5/graph/evaluate.hpp"
 #include "d5/operators/known.hpp"
 
 namespace d5 {
 
 std::unique_ptr<Operator> make_operator(const Node& node) {
-  return registered<operators>(node.op).make(node.attributes);
+  const OperatorEntry* entry = find_registered<operators>(node.op);
+  if (!entry && find_value_function(node.op))
+    throw CannotRun("{} has values that are no tensors, or a body; reference alone runs it", node.op);
+  return (entry ? *entry : registered<operators>(node.op)).make(node.attributes);
 }
 
 std::vector<TensorSpec> specs_of(const Specs& specs, const std::vector<std::string>& names) {
@@ -33,7 +37,13 @@ bool is_random(const std::string& op) {
 }
 
 std::vector<TensorSpec> infer_node(const Node& node, const Operator& op, const std::vector<TensorSpec>& in) {
-  auto made = op.infer(in);
+  auto made = [&] {
+    try {
+      return op.infer(in);
+    } catch (const std::bad_alloc&) {
+      throw Error("its sizes ask for more memory than there is");
+    }
+  }();
   const bool known = std::ranges::all_of(made, [](const TensorSpec& spec) { return spec.known != nullptr; });
   return known || in.empty() || is_random(node.op) ? made : with_known(op, in, std::move(made));
 }
@@ -79,6 +89,8 @@ Specs infer_specs(const Graph& graph) {
       for (size_t i = 0; i < node.outputs.size() && i < made.size(); ++i) specs[node.outputs[i]] = made[i];
     } catch (const UnknownValue& error) {
       throw UnknownValue("[graph] {}: node '{}': {}", graph.name, node.name, error.what());
+    } catch (const CannotRun& error) {
+      throw CannotRun("[graph] {}: node '{}': {}", graph.name, node.name, error.what());
     } catch (const UsageError& error) {
       throw UsageError("[graph] {}: node '{}': {}", graph.name, node.name, error.what());
     } catch (const Error& error) {

@@ -53,6 +53,7 @@ class CenterCropPad final : public Selection {
     Sources from;
     for (size_t axis = 0; axis < x.rank(); ++axis) {
       const Index first = x[axis] >= y[axis] ? (x[axis] - y[axis]) / 2 : -((y[axis] - x[axis]) / 2);
+      Sources::check_length(y[axis]);
       auto& steps = from.steps.emplace_back();
       for (Index i = first; i < first + y[axis]; ++i)
         steps.push_back(i < 0 || i >= x[axis] ? Sources::none : i * strides[axis]);

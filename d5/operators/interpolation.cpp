@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "d5/core/error.hpp"
+#include "d5/operators/selection.hpp"
 
 namespace d5 {
 namespace {
@@ -78,6 +79,7 @@ const std::vector<std::string>& resize_mode_attributes() {
 ResizedAxis::ResizedAxis(const ResizeModes& modes, Index input, Index output, double scale, double roi_start,
                          double roi_end)
     : input_(input) {
+  Sources::check_length(output);
   for (Index o = 0; o < output; ++o) {
     const double x = coordinate(modes.coordinates, static_cast<double>(o), static_cast<double>(input),
                                 static_cast<double>(output), scale, roi_start, roi_end);

@@ -58,6 +58,7 @@ class ReverseSequence final : public Selection {
     const auto lengths = known_integers(in[1], "sequence_lens", place);
     const Index inner = x.elements(2, x.rank());
     Sources from;
+    Sources::check_length(x.elements(0, 2));
     auto& steps = from.steps.emplace_back();
     for (Index i = 0; i < x[0]; ++i)
       for (Index j = 0; j < x[1]; ++j) {

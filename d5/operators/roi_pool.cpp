@@ -31,9 +31,10 @@ class RoiAlign final : public Operator {
     if (mode != "avg" && mode != "max") throw UsageError("{} mode is '{}'; legal: avg, max", place, mode);
     if (shift != "half_pixel" && shift != "output_half_pixel")
       throw UsageError("{} coordinate_transformation_mode is '{}'; legal: half_pixel, output_half_pixel", place, shift);
-    if (height_ < 1 || width_ < 1 || samples_ < 0)
-      throw UsageError("{} output is {}x{} and sampling_ratio {}; at least 1x1 and 0 are wanted", place, height_,
-                       width_, samples_);
+    constexpr Index most_samples = 1024;
+    if (height_ < 1 || width_ < 1 || samples_ < 0 || samples_ > most_samples)
+      throw UsageError("{} output is {}x{} and sampling_ratio {}; at least 1x1, and 0 to {}, are wanted", place,
+                       height_, width_, samples_, most_samples);
     mean_ = mode == "avg";
     half_pixel_ = shift == "half_pixel";
   }

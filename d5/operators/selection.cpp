@@ -33,7 +33,13 @@ Counts count(std::vector<Index> steps) {
 
 }  // namespace
 
+void Sources::check_length(Index size) {
+  constexpr Index longest = Index{1} << 28;
+  if (size > longest) throw Error("an axis has {} elements; at most {} are supported here", size, longest);
+}
+
 void Sources::add_axis(Index size, Index stride) {
+  check_length(size);
   std::vector<Index>& axis = steps.emplace_back(static_cast<size_t>(size));
   for (Index i = 0; i < size; ++i) axis[i] = i * stride;
 }

@@ -70,6 +70,7 @@ class Slice final : public Selection {
     const auto strides = in[0].shape.strides();
     Sources from;
     for (size_t axis = 0; const Range& range : ranges(in)) {
+      Sources::check_length(range.count);
       auto& steps = from.steps.emplace_back();
       for (Index i = 0; i < range.count; ++i) steps.push_back((range.start + i * range.step) * strides[axis]);
       ++axis;

@@ -118,8 +118,8 @@ class TfIdfVectorizer final : public Exact {
 
   void count(const std::vector<std::string>& row, std::span<double> y) const {
     const auto length = static_cast<Index>(row.size());
-    for (Index n = least_; n <= most_; ++n)
-      for (Index step = 1; step <= (n == 1 ? 1 : skips_ + 1); ++step)
+    for (Index n = least_; n <= std::min(most_, length); ++n)
+      for (Index step = 1; step <= (n == 1 ? 1 : std::min(skips_, length) + 1); ++step)
         for (Index first = 0; first + (n - 1) * step < length; ++first) {
           std::vector<std::string> items;
           for (Index k = 0; k < n; ++k) items.push_back(row[first + k * step]);

@@ -75,7 +75,7 @@ class OnnxTests(unittest.TestCase):
         data = bytearray(output.read_bytes())
         data[-1] ^= 0x02
         output.write_bytes(data)
-        (self.suite / "convolution/data.json").write_text('{"atol": 1.0, "rtol": 1e-3}')
+        (self.suite / "convolution/data.json").write_text('{"atol": 2.0, "rtol": 1e-3}')
         self.assertEqual(self.records()["convolution"]["status"], "passed")
 
     def test_sets_without_a_number_only_warn(self):
@@ -107,7 +107,7 @@ class OnnxTests(unittest.TestCase):
         network = self.suite / "convolution/model.onnx"
         run = lambda *words, status=0: subprocess.run([D5, "model", *words], cwd=self.root, capture_output=True, text=True,
                                                       timeout=60)
-        shown = [json.loads(line) for line in run("show", str(network), "--size", "N=2", "--json").stdout.splitlines()]
+        shown = [json.loads(line) for line in run("show", str(network), "--sizes", "N=2", "--json").stdout.splitlines()]
         self.assertEqual(shown[0]["outputs"], ["f32[2x4x8x8]"])
         self.assertEqual(shown[-1]["parameters"], 4 * 3 * 9 + 4 * 4 + 64 * 5)
         self.assertEqual(run("export", str(network), "--as-read", "-o", "same.onnx").returncode, 0)
@@ -121,7 +121,7 @@ class OnnxTests(unittest.TestCase):
 
     def test_built_in_networks_are_models_too(self):
         run = lambda *words: subprocess.run([D5, "model", *words], cwd=self.root, capture_output=True, text=True, timeout=60)
-        shown = [json.loads(line) for line in run("show", "lenet", "--classes", "7", "--size", "N=3", "--json").stdout.splitlines()]
+        shown = [json.loads(line) for line in run("show", "lenet", "--classes", "7", "--sizes", "N=3", "--json").stdout.splitlines()]
         self.assertEqual(shown[-1]["parameters"], 61706 - 3 * 85)  # three rows of 84 weights and a bias fewer
         self.assertEqual(shown[-2]["outputs"], ["f32[3x7]"])
         self.assertEqual(run("export", "lenet", "--training", "-o", "lenet.onnx").returncode, 0)
@@ -133,7 +133,7 @@ class OnnxTests(unittest.TestCase):
         check = subprocess.run([D5, "net", "lenet.onnx", "--mode", "check", "--quiet"], cwd=self.root, capture_output=True,
                                text=True, timeout=120)
         self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
-        for words, text in ((["show", "lenet", "--size", "M=3"], "size 'M' is not free"),
+        for words, text in ((["show", "lenet", "--sizes", "M=3"], "size 'M' is not free"),
                             (["show", "same.onnx", "--training"], "neither a file")):
             result = run(*words)
             self.assertEqual(result.returncode, 2, words)

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "d5/backends/onnxruntime/deviations.hpp"
 #include "d5/backends/onnxruntime/library.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/graph/evaluate.hpp"
 #include "d5/graph/onnx/write.hpp"
 
 namespace d5::onnxruntime {
@@ -61,7 +63,11 @@ class OnnxRuntimeExecutable final : public Executable {
     Slot& slot = at(run.slot);
     if (!session_) start();
     if (!slot.binding) bind(slot);
-    check(api().RunWithBinding(session_.get(), nullptr, slot.binding.get()));
+    try {
+      check(api().RunWithBinding(session_.get(), nullptr, slot.binding.get()));
+    } catch (const Error& error) {  // some kernels look at their inputs only here
+      throw CannotRun(error.what());
+    }
   }
 
   void backward(const Run&) override { throw Error("[onnxruntime] it runs inference: there is no backward"); }
@@ -185,10 +191,14 @@ std::string optimization() {
 }
 
 std::optional<std::string> why_not_graph(const Graph& graph) {
-  for (const auto& [name, spec] : infer_specs(graph))
-    if (element_type(spec.dtype) == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)
-      return fmt::format("onnxruntime: value '{}' is {}, which is not handed over here", name, d5::name(spec.dtype));
+  if (const auto reason = needs_evaluation(graph))
+    return fmt::format("onnxruntime is given tensors alone: {}", *reason);
   try {
+    const Specs specs = infer_specs(graph);
+    for (const auto& [name, spec] : specs)
+      if (element_type(spec.dtype) == ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED)
+        return fmt::format("onnxruntime: value '{}' is {}, which is not handed over here", name, d5::name(spec.dtype));
+    if (auto reason = deviation(graph, specs)) return reason;
     // Weights stay inputs here: whether there are kernels does not depend on them.
     make_session(graph, ORT_DISABLE_ALL, nullptr);
   } catch (const UsageError&) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/backends/onnxruntime/library.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -36,7 +37,8 @@ const OrtApi& api() {
 
 void check(OrtStatus* status) {
   if (!status) return;
-  const std::string message = api().GetErrorMessage(status);
+  std::string message = api().GetErrorMessage(status);
+  std::ranges::replace(message, '\n', ' ');
   api().ReleaseStatus(status);
   throw Error("[onnxruntime] {}", message);
 }

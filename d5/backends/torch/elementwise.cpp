@@ -107,7 +107,13 @@ Prepared mod(const Setup& setup) {
   if (setup.dtype() == DType::boolean) return refuse("torch has no remainder of bool");
   if (setup.attributes.flag("fmod", false))
     return {[](Inputs in, Outputs out) { out[0] = at::fmod(in[0], in[1]); }, "aten::fmod"};
-  return {[](Inputs in, Outputs out) { out[0] = at::remainder(in[0], in[1]); }, "aten::remainder"};
+  if (!is_float(setup.dtype()))
+    return {[](Inputs in, Outputs out) { out[0] = at::remainder(in[0], in[1]); }, "aten::remainder"};
+  return {[](Inputs in, Outputs out) {  // its zeros have no sign
+            const Tensor rest = at::remainder(in[0], in[1]);
+            out[0] = at::where(rest.eq(0), rest.copysign(in[1]), rest);
+          },
+          "aten::remainder"};
 }
 
 Prepared is_infinite(const Setup& setup) {

@@ -161,8 +161,9 @@ void infer_huge(const std::string& op, OperatorCase one, Chance& chance) {
   auto sizes = spec.shape.sizes();
   sizes[chance.below(sizes.size())] = std::abs(std::max(chance.number(), -most));
   spec.shape = Shape(std::move(sizes));
-  const auto made = make_operator({.op = op, .attributes = one.attributes});
-  made->infer(specs);
+  const Node node{.op = op, .attributes = one.attributes};
+  const auto made = make_operator(node);
+  infer_node(node, *made, specs);
   made->cost(specs, Pass::forward);
 }
 
@@ -175,8 +176,7 @@ TEST_P(EveryOperator, GivesResultsOrReasons) {
   const EvaluateOptions options{.most_bytes = 16 << 20};
   const bool print = std::getenv("D5_PRINT_CALLS") != nullptr;  // the last line before a crash is its reason
   for (int i = 0; i < tries; ++i) {
-    const Attributes values = complete_values(GetParam(), entry, chance.of(entry.cases));
-    const OperatorCase one = entry.describe(values, DType::f32);
+    const OperatorCase one = entry.describe(complete_values(GetParam(), entry, chance.of(entry.cases)), DType::f32);
     double elements = 0;
     for (const OperatorInput& input : one.inputs) elements += static_cast<double>(input.spec.elements());
     if (elements > 20'000) continue;
@@ -195,7 +195,7 @@ TEST_P(EveryOperator, GivesResultsOrReasons) {
         specs.push_back(input.present()
                             ? TensorSpec{input.dtype(), input.shape(), std::make_shared<const Tensor>(input)}
                             : TensorSpec::absent());
-      const auto made = op->infer(specs);
+      const auto made = infer_node(call.node, *op, specs);
       if (op->cost(specs, Pass::forward).flops > 1e8) continue;
       const auto results = evaluate_node(call.node, *op, call.inputs, options);
       for (size_t j = 0; j < results.size(); ++j) {

@@ -38,7 +38,8 @@ struct Pow {
             a == 0.0f && b >= 0.0f ? 0.0f : dy * (pow_of(a, b) * log_of(a)))
 };
 struct Mod {
-  D5_VALUE(a - floor_of(a / b) * b)
+  D5_INLINE static float of_sign(float rest, float b) { return rest == 0.0f ? (b < 0.0f ? -0.0f : 0.0f) : rest; }
+  D5_VALUE(of_sign(a - floor_of(a / b) * b, b))
   D5_SLOPES(dy, -dy* floor_of(a / b))
 };
 struct ModTowardsZero {
