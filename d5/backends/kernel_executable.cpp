@@ -305,6 +305,11 @@ class KernelExecutable final : public Executable {
     if (add) parameters_.freeze();
   }
 
+  // Streams through tensors that lie almost exactly a power of two apart hinder each other (a Zen 4 predicts the way of
+  // the first cache by a hash of the address). Seen for a product of two tensors of 256 MiB, GB/s by what lies between
+  // them: 256 bytes 24, 2048 31, 65536 41, 66880 42.
+  static constexpr size_t large_bytes = 4 << 20, large_guard_bytes = 66880;
+
   // Offsets first, then one allocation for everything that is not in the parameter set.
   void lay_out() {
     Arena arena;
@@ -321,8 +326,8 @@ class KernelExecutable final : public Executable {
         }
         offsets.push_back(arena.reserve(bytes));
         ends.push_back(offsets.back() + bytes);
-        guards_.push_back({.after = name});
-        arena.reserve(guard_bytes);
+        guards_.push_back({.bytes = bytes < large_bytes ? guard_bytes : large_guard_bytes, .after = name});
+        arena.reserve(guards_.back().bytes);
       }
       pending.emplace_back(&where, std::move(offsets));
     };
@@ -358,7 +363,7 @@ class KernelExecutable final : public Executable {
     guards_[0] = {base, guard_bytes, ""};
     for (size_t i = 0; i < ends.size(); ++i) {
       guards_[i + 1].begin = base + ends[i];
-      guards_[i + 1].bytes = Arena::rounded(ends[i]) + guard_bytes - ends[i];
+      guards_[i + 1].bytes += Arena::rounded(ends[i]) - ends[i];
     }
     for (const Guard& guard : guards_) set_guard(guard.begin, guard.bytes);
   }

@@ -66,7 +66,8 @@ class NetSession final : public Session {
       const Json& fields = net_.fields();
       const DType type = options.math == Math::bf16 ? DType::bf16 : parse_dtype(fields.at("dtype").get<std::string>());
       timer_ = std::make_unique<StepTimer>(net_.backend(), net_.executable(), [this] { net_.step(); });
-      timer_->describe_bound(net_.cost(), type, options.math, options.device, fields.at("cache") == "cold", details);
+      timer_->describe_bound(net_.cost(), {}, type, options.math, options.device, fields.at("cache") == "cold",
+                             details);
       timer_->warm_up(details);
       Breakdown breakdown;
       net_.show(breakdown);
