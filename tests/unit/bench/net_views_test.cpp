@@ -61,6 +61,7 @@ class NetViews : public ::testing::Test {
   }
   ~NetViews() override {
     PlantedFault::node.clear();
+    PlantedFault::size = 1e-3f;
     std::filesystem::remove_all(folder_);
   }
 
@@ -214,7 +215,9 @@ TEST_F(NetViews, ContextClosesTheSum) {
 TEST_F(NetViews, AFailedCheckHasNoContext) {
   PlantedFault::node = "layer2.1.relu1";
   PlantedFault::pass = Pass::forward;
-  const Json one = fields("net-context", "resnet-20", "planted", "forward");
+  PlantedFault::size = 1;
+  Json one = fields("net-context", "resnet-20", "planted", "forward");
+  one["batch"] = 2;  // the oracle looks at two samples
   const Outcome outcome = bench_of(one).open(one)->prepare(Depth::check);
   EXPECT_EQ(outcome.status, "failed");
   EXPECT_FALSE(outcome.details.contains("context"));

@@ -35,7 +35,9 @@ inline std::map<std::string, double> expect_trace(const nlohmann::json& trace, i
     EXPECT_EQ(event.at("ph"), "X");
     const double end = begin + event.at("dur").get<double>();
     EXPECT_GE(event.at("dur").get<double>(), 0);
-    if (!ends.empty()) EXPECT_LE(end, ends.back() + 1e-6) << event.dump();  // microseconds: rounding of the sum
+    if (!ends.empty()) {
+      EXPECT_LE(end, ends.back() + 1e-6) << event.dump();  // microseconds: rounding of the sum
+    }
     ends.push_back(end);
     microseconds[event.at("cat").get<std::string>()] += end - begin;
   }

@@ -12,6 +12,7 @@ namespace d5 {
 struct PlantedFault {
   static inline std::string node;
   static inline Pass pass = Pass::forward;
+  static inline float size = 1e-3f;
 };
 
 class PlantedRelu final : public Kernel {
@@ -27,14 +28,14 @@ class PlantedRelu final : public Kernel {
     const auto* x = static_cast<const float*>(buffers_.inputs[0]);
     auto* y = static_cast<float*>(buffers_.outputs[0]);
     for (size_t i = 0; i < elements_; ++i) y[i] = x[i] > 0 ? x[i] : 0;
-    if (spoilt_ && PlantedFault::pass == Pass::forward) y[elements_ - 2] += 1e-3f;
+    if (spoilt_ && PlantedFault::pass == Pass::forward) y[elements_ - 2] += PlantedFault::size;
   }
   void backward(int) override {
     const auto* x = static_cast<const float*>(buffers_.inputs[0]);
     const auto* dy = static_cast<const float*>(buffers_.output_gradients[0]);
     auto* dx = static_cast<float*>(buffers_.input_gradients[0]);
     for (size_t i = 0; i < elements_; ++i) dx[i] = x[i] > 0 ? dy[i] : 0;
-    if (spoilt_ && PlantedFault::pass == Pass::backward) dx[0] += 1e-3f;
+    if (spoilt_ && PlantedFault::pass == Pass::backward) dx[0] += PlantedFault::size;
   }
   std::string implementation() const override { return "planted"; }
 

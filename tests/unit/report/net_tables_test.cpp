@@ -105,7 +105,7 @@ TEST(StepTable, WhatIsNotKnownHasItsReasonBelow) {
   r.details["unavailable"] = {{"latency_p99", "too few"}, {"energy_per_sample", "no counter"}};
   const std::string text = console_text({&r, 1}, {});
   EXPECT_THAT(text, testing::ContainsRegex("p50 ms +p90 ms +p99 ms +planned MiB +peak MiB +J/sample"));
-  EXPECT_THAT(text, testing::ContainsRegex("onednn +10.0 +12.0 +n/a +3.00 +5.00 +n/a"));
+  EXPECT_THAT(text, testing::ContainsRegex("onednn +10.00 +12.0 +n/a +3.00 +5.00 +n/a"));
   EXPECT_THAT(text, HasSubstr("latency_p99: unavailable: too few"));
   EXPECT_THAT(text, HasSubstr("energy_per_sample: unavailable: no counter"));
   EXPECT_THAT(text.substr(0, text.find("one step")), Not(HasSubstr("latency")));
