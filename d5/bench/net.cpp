@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "d5/bench/net_case.hpp"
+#include "d5/bench/net_metrics.hpp"
 #include "d5/bench/net_session.hpp"
 #include "d5/bench/timed_record.hpp"
 #include "d5/networks/network.hpp"
@@ -47,9 +48,7 @@ class NetBench final : public Bench {
 
   Record record(const CaseResult& result) const override {
     Record record = timed_record(result, rerun(result.fields), unremarkable(result.fields));
-    if (const auto* time = record.metric("time"); time && time->median > 0)
-      record.metrics.emplace_back(
-          "throughput", Metric{.unit = "samples/s", .median = result.fields.at("batch").get<double>() / time->median});
+    add_net_metrics(result, record);
     return record;
   }
 

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "d5/backends/backend.hpp"
+#include "d5/bench/net_view.hpp"
 #include "d5/bench/session.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/interrupt.hpp"
@@ -163,7 +164,7 @@ Record environment_of(const std::vector<Json>& cases) {
 
 bool use_colour() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
 
-int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finished) {
+int execute(const Recipe& recipe, const RunFlags& flags, const Hooks& hooks) {
   RunOptions options = run_options(flags, recipe.measure);
   const Complete complete = [](const Json& fields) { return bench_of(fields).complete(fields); };
   Recipe resolved = recipe;
@@ -178,6 +179,8 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
     print_cases(cases, flags.json);
     return status_of_rows;
   }
+  if (std::ranges::all_of(cases, [](const Json& one) { return deepest(bench_of(one)) == Depth::check; }))
+    options.depth = std::min(options.depth, Depth::check);
   std::map<std::string, Json> labels_of;
   for (size_t i = 0; i < cases.size(); ++i)
     if (!labels[i].empty()) labels_of[cases[i].dump()] = labels[i];
@@ -202,13 +205,16 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
           record.details["suites"] = label->second;
         writer.write(record);
         if (flags.json) std::cout << to_line(record) << "\n" << std::flush;
+        if (hooks.made) hooks.made(record, options.folder);
         records.push_back(std::move(record));
       },
       [&](const Progress& progress) { bar.show(progress); }, interrupted);
   bar.clear();
   writer.close();
 
-  if (!flags.json)
+  if (!flags.json && hooks.text)
+    std::cout << hooks.text(records) << std::flush;
+  else if (!flags.json)
     std::cout << console_text(records, {&environment, 1},
                               {.colour = use_colour(), .verdicts = {.margin = options.margin}})
               << suite_summary(records) << std::flush;
@@ -222,7 +228,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
   if (options.depth == Depth::measure)
     if (const int status = judge_all(recipe, records)) return status;
   records.push_back(environment);
-  return finished ? finished(records) : exit_passed;
+  return hooks.finished ? hooks.finished(records) : exit_passed;
 }
 
 }  // namespace d5

@@ -7,6 +7,7 @@
 #include "d5/bench/net_case.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
+#include "d5/cli/net_views.hpp"
 #include "d5/cli/onnx_tests.hpp"
 #include "d5/cli/open_network.hpp"
 #include "d5/cli/plugins.hpp"
@@ -18,6 +19,7 @@ namespace {
 struct NetFlags : RunFlags {
   std::string networks_named, onnx_tests;
   std::map<std::string, std::string> fields;
+  NetViewFlags view;
 };
 
 const std::vector<std::pair<std::string, std::string>> field_help = {
@@ -54,6 +56,7 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
   for (const auto& [field, about] : options_of_networks(is_chosen ? arguments : std::vector<std::string>()))
     if (!flags->fields.contains(field))
       command->add_option(option_name(field), flags->fields[field], about)->group("Sizes of this network [default]");
+  add_net_view_options(*command, flags->view);
   add_plugin_options(*command);
   add_run_flags(*command, *flags);
   command->footer(
@@ -84,7 +87,7 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
     for (const char* field : {"dtype", "pass", "batch", "threads", "math", "layout", "transform", "cache",
                               "deterministic", "fallback", "seed", "environment", "device", "backend"})
       if (!flags->fields[field].empty()) recipe.axes.push_back({field, parse_values(flags->fields[field])});
-    return execute(recipe, *flags);
+    return run_net_view(recipe, *flags, flags->view);
   };
 }
 
