@@ -19,6 +19,7 @@ namespace {
 
 struct Plan {
   std::vector<std::string> suites, sets{"training"}, passes{"forward", "backward"};
+  std::string only;  // cases whose label holds this
   int repetitions = 8, blocks = 7;
   double slice_seconds = 0.005, case_seconds = 6, least_seconds = 5e-5, most_seconds = 0.5;
 };
@@ -165,6 +166,17 @@ std::vector<OverheadCase> cases_of(const Plan& plan) {
   return cases;
 }
 
+constexpr double most_middle = 1.005, most_worst = 1.03;
+
+void print_row(const OverheadCase& c, const Measured& m, std::string_view remark) {
+  const auto& interval = m.comparison->interval;
+  fmt::print("{:<70} {:>10.4f} {:>8.1f}  {:>6.4f}  {}{}\n", c.label(), m.seconds * 1e3, m.flops / m.seconds * 1e-9,
+             m.comparison->ratio, interval ? fmt::format("{:.4f} .. {:.4f}", interval->low, interval->high) : "-",
+             remark);
+  std::fflush(stdout);
+}
+
+// A case above the limit is measured again with more data, since among hundreds some exceed it by chance.
 int run(const OverheadProgram& program, const Plan& plan) {
   set_threads(1);
   const auto backend = open_backend(program.backend);  // first: it holds the library to an ISA that works
@@ -174,17 +186,25 @@ int run(const OverheadProgram& program, const Plan& plan) {
   std::vector<double> ratios;
   double worst = 0, worst_low = 0;
   std::string worst_case;
-  int outside = 0;
+  int outside = 0, repeated = 0;
   for (const OverheadCase& c : cases_of(plan)) {
-    const Measured m = measure(c, *backend, program, plan);
+    if (c.label().find(plan.only) == std::string::npos) continue;
+    Measured m = measure(c, *backend, program, plan);
     if (!m.comparison) {
       ++outside;
       continue;
     }
+    print_row(c, m, "");
+    if (m.comparison->ratio > most_worst) {
+      ++repeated;
+      Plan longer = plan;
+      longer.repetitions *= 3;
+      longer.case_seconds *= 6;
+      m = measure(c, *backend, program, longer);
+      if (!m.comparison) throw Error("[overhead] {}: its time left the range when it was repeated", c.label());
+      print_row(c, m, "  (again, longer: this one counts)");
+    }
     const auto& interval = m.comparison->interval;
-    fmt::print("{:<70} {:>10.4f} {:>8.1f}  {:>6.4f}  {}\n", c.label(), m.seconds * 1e3, m.flops / m.seconds * 1e-9,
-               m.comparison->ratio, interval ? fmt::format("{:.4f} .. {:.4f}", interval->low, interval->high) : "-");
-    std::fflush(stdout);
     ratios.push_back(m.comparison->ratio);
     if (m.comparison->ratio > worst) {
       worst = m.comparison->ratio;
@@ -193,13 +213,15 @@ int run(const OverheadProgram& program, const Plan& plan) {
     worst_low = std::max(worst_low, interval ? interval->low : m.comparison->ratio);
   }
   if (ratios.empty())
-    throw Error("[overhead] no case takes between {} and {} s", plan.least_seconds, plan.most_seconds);
+    throw Error("[overhead] no case{} takes between {} and {} s", plan.only.empty() ? "" : " with '" + plan.only + "'",
+                plan.least_seconds, plan.most_seconds);
   const double middle = median(ratios);
-  const bool passed = middle <= 1.005 && worst_low <= 1.03;
-  fmt::print("\n{} cases; {} more take less than {} or more than {} s\n", ratios.size(), outside, plan.least_seconds,
-             plan.most_seconds);
-  fmt::print("median ratio {:.4f} (at most 1.005 is wanted), worst {:.4f} in {} (at most 1.03{})\n{}\n", middle, worst,
-             worst_case, worst > 1.03 && worst_low <= 1.03 ? "; its interval reaches below that: unclear" : "",
+  const bool passed = middle <= most_middle && worst_low <= most_worst;
+  fmt::print("\n{} cases, {} of them measured again; {} more take less than {} or more than {} s\n", ratios.size(),
+             repeated, outside, plan.least_seconds, plan.most_seconds);
+  fmt::print("median ratio {:.4f} (at most {} is wanted), worst {:.4f} in {} (at most {}{})\n{}\n", middle, most_middle,
+             worst, worst_case, most_worst,
+             worst > most_worst && worst_low <= most_worst ? "; its interval reaches below that: unclear" : "",
              passed ? "passed" : "failed");
   return passed ? 0 : 1;
 }
@@ -232,6 +254,7 @@ int overhead_main(int argc, char** argv, const OverheadProgram& program) {
   app.add_option("--pass", plan.passes, "forward, backward [both]")
       ->delimiter(',')
       ->check(CLI::IsMember({"forward", "backward"}));
+  app.add_option("--only", plan.only, "cases whose line begins or goes on with this, as it is printed");
   app.add_option("--repetitions", plan.repetitions, "times that both sides are made anew")->check(CLI::Range(6, 1000));
   app.add_option("--blocks", plan.blocks, "d5-direct-direct-d5 blocks in each, at most")->check(CLI::Range(1, 1000));
   app.add_option("--slice", plan.slice_seconds, "seconds of one slice, at least one iteration")

@@ -77,7 +77,7 @@ class NetSession final : public Session {
 
     const DType type = options.math == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
     timer_ = std::make_unique<StepTimer>(*backend_, *timed_.executable, [this] { step(nullptr); });
-    timer_->describe_bound(cost(graph), type, options.math, options.device, fields_.at("cache") == "cold", details);
+    timer_->describe_bound(cost(graph), {}, type, options.math, options.device, fields_.at("cache") == "cold", details);
     timer_->warm_up(details);
     add_breakdown(details);
     return outcome;

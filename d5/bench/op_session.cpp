@@ -84,7 +84,8 @@ class OpSession final : public Session {
     const Cost cost = registered<operators>(op).make(one.attributes)->cost(one.specs(), pass_of_);
     const DType type = options.math == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
     timer_ = std::make_unique<StepTimer>(*backend_, *executable_, [this] { step(); });
-    timer_->describe_bound(cost, type, options.math, options.device, fields_.at("cache") == "cold", outcome.details);
+    timer_->describe_bound(cost, written_bytes(op, one), type, options.math, options.device,
+                           fields_.at("cache") == "cold", outcome.details);
     timer_->warm_up(outcome.details);
     return outcome;
   }
@@ -134,6 +135,18 @@ class OpSession final : public Session {
       check.reason = overrun;
     }
     return check;
+  }
+
+  // Forward writes the outputs that the case asks for, backward the gradients of the inputs.
+  double written_bytes(const std::string& op, const OperatorCase& one) const {
+    if (pass_of_ == Pass::forward) {
+      const auto outputs = registered<operators>(op).make(one.attributes)->infer(one.specs());
+      return input_bytes(std::span(outputs).first(std::min(one.outputs, outputs.size())));
+    }
+    double bytes = 0;
+    for (const OperatorInput& input : one.inputs)
+      if (input.spec.present && input.differentiable && is_float(input.spec.dtype)) bytes += input.spec.bytes();
+    return bytes;
   }
 
   // The exact pass on small integers first, then the random inputs that will be timed.

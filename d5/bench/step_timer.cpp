@@ -12,11 +12,12 @@ namespace d5 {
 StepTimer::StepTimer(Backend& backend, Executable& executable, std::function<void()> step)
     : backend_(backend), times_itself_(dynamic_cast<TimesItself*>(&executable)), step_(std::move(step)) {}
 
-void StepTimer::describe_bound(const Cost& cost, DType type, Math math, const std::string& device, bool cold,
-                               Json& details) {
+void StepTimer::describe_bound(const Cost& cost, std::optional<double> written_bytes, DType type, Math math,
+                               const std::string& device, bool cold, Json& details) {
   type_ = type;
   math_ = math;
   working_set_ = cost.bytes;
+  if (written_bytes && cost.bytes > 0) written_share_ = std::min(1.0, *written_bytes / cost.bytes);
   device_probe_ = backend_.probe(device);
   if (!device_probe_ && device == "cpu") probe_ = std::make_unique<Probe>(threads());
   if (cold) {
@@ -77,7 +78,9 @@ double StepTimer::peak_flops() {
   return device_probe_ ? device_probe_->peak_flops(type_, math_) : probe_ ? probe_->peak_flops(type_) : 0;
 }
 double StepTimer::bandwidth() {
-  return device_probe_ ? device_probe_->bandwidth(working_set_) : probe_ ? probe_->bandwidth(working_set_) : 0;
+  return device_probe_ ? device_probe_->bandwidth(working_set_)
+         : probe_      ? probe_->bandwidth(working_set_, written_share_)
+                       : 0;
 }
 
 }  // namespace d5

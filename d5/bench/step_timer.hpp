@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "d5/backends/backend.hpp"
 #include "d5/bench/meters.hpp"
@@ -19,8 +20,10 @@ class StepTimer {
   // `step` is one iteration; an executable in another process times itself instead.
   StepTimer(Backend&, Executable&, std::function<void()> step);
 
-  // Of the step, for the bound. Adds details.cost; `cold` empties the caches before every sample.
-  void describe_bound(const Cost&, DType, Math, const std::string& device, bool cold, Json& details);
+  // Of the step, for the bound: its cost and how much of the bytes is written, where that is known. Adds details.cost;
+  // `cold` empties the caches before every sample.
+  void describe_bound(const Cost&, std::optional<double> written_bytes, DType, Math, const std::string& device,
+                      bool cold, Json& details);
   // At least three iterations and a tenth of a second; the later half tells how long one takes.
   void warm_up(Json& details);
   SliceResult run(const Slice&, Meters&);
@@ -42,6 +45,7 @@ class StepTimer {
   DType type_ = DType::f32;
   Math math_ = Math::strict;
   double working_set_ = 0;
+  std::optional<double> written_share_;  // of the cost's bytes
 };
 
 }  // namespace d5

@@ -35,10 +35,13 @@ std::vector<double> add_bound(const CaseResult& result, double flops, double byt
   // A library that does not know the processor, or that has no kernel for a layout, computes slowly without a word.
   constexpr double far_below = 0.1, long_enough_s = 1e-4;
   if (record.bound->share < far_below && record.bound->value / record.bound->share > long_enough_s &&
-      record.fields.at("backend") != "reference")
-    record.warnings.push_back(fmt::format("far below the roofline ({:.1f} %): the kernel is {}",
-                                          100 * record.bound->share,
-                                          record.details.value("kernels", Json::object()).dump()));
+      record.fields.at("backend") != "reference") {
+    const Json kernels = record.details.value("kernels", Json::object());
+    record.warnings.push_back(fmt::format("far below the roofline ({:.1f} %): {}", 100 * record.bound->share,
+                                          kernels.size() > 1
+                                              ? fmt::format("{} kernels, named in the record", kernels.size())
+                                              : "the kernel is " + kernels.dump()));
+  }
   return shares;
 }
 

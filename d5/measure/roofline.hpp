@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,7 +47,9 @@ class Probe {
   explicit Probe(int threads);
   ~Probe();
   double peak_flops(DType);  // 0 where no peak is known
-  double bandwidth(double working_set_bytes);
+  // Of a case that writes so much of its bytes, where it is said. What one core reads and what it writes have limits of
+  // their own in memory, below that of a mix: a sum is not held against a copy.
+  double bandwidth(double working_set_bytes, std::optional<double> written_share = {});
   // The roofline as it stands now for a case: scaled by what the probe sees against what was measured at leisure.
   Roofline now(const Roofline& measured, double working_set_bytes, DType);
 

@@ -22,8 +22,9 @@ const std::vector<PeakKernel>& usable_peak_kernels();  // of one type, wider one
 
 // `passes` walks over `floats` elements per array (a multiple of 64, 64-byte aligned). Bytes count each array once per
 // pass: read 1, copy 2, triad 3. "stream" is a copy whose stores pass the caches by: from memory the fastest of all.
+// "fill" has such stores alone.
 struct StreamKernel {
-  std::string_view name;  // "read", "copy", "triad", "stream"
+  std::string_view name;  // "read", "copy", "triad", "stream", "fill"
   int arrays;
   float (*run)(float* a, const float* b, const float* c, int64_t floats, int64_t passes);
 };

@@ -120,6 +120,13 @@ D5_TARGET("avx512f") float stream_avx512(float* a, const float* b, const float*,
   _mm_sfence();
   return a[0];
 }
+// Not zeros: a line of them may never reach memory.
+D5_TARGET("avx512f") float fill_avx512(float* a, const float*, const float*, int64_t floats, int64_t passes) {
+  constexpr int width = 16;
+  D5_STREAM_LOOP(_mm512_stream_ps(a + at, _mm512_set1_ps(1.0f)))
+  _mm_sfence();
+  return a[0];
+}
 D5_TARGET("avx512f") float triad_avx512(float* a, const float* b, const float* c, int64_t floats, int64_t passes) {
   constexpr int width = 16;
   const __m512 half = _mm512_set1_ps(0.5f);
@@ -141,6 +148,12 @@ D5_TARGET("avx2,fma") float copy_avx2(float* a, const float* b, const float*, in
 D5_TARGET("avx2,fma") float stream_avx2(float* a, const float* b, const float*, int64_t floats, int64_t passes) {
   constexpr int width = 8;
   D5_STREAM_LOOP(_mm256_stream_ps(a + at, _mm256_load_ps(b + at)))
+  _mm_sfence();
+  return a[0];
+}
+D5_TARGET("avx2,fma") float fill_avx2(float* a, const float*, const float*, int64_t floats, int64_t passes) {
+  constexpr int width = 8;
+  D5_STREAM_LOOP(_mm256_stream_ps(a + at, _mm256_set1_ps(1.0f)))
   _mm_sfence();
   return a[0];
 }
@@ -173,10 +186,16 @@ std::vector<PeakKernel> x86_peak_kernels(const Isa& isa) {
 }
 
 std::span<const StreamKernel> x86_stream_kernels(const Isa& isa) {
-  static constexpr StreamKernel avx512[] = {
-      {"read", 1, read_avx512}, {"copy", 2, copy_avx512}, {"triad", 3, triad_avx512}, {"stream", 2, stream_avx512}};
-  static constexpr StreamKernel avx2[] = {
-      {"read", 1, read_avx2}, {"copy", 2, copy_avx2}, {"triad", 3, triad_avx2}, {"stream", 2, stream_avx2}};
+  static constexpr StreamKernel avx512[] = {{"read", 1, read_avx512},
+                                            {"copy", 2, copy_avx512},
+                                            {"triad", 3, triad_avx512},
+                                            {"stream", 2, stream_avx512},
+                                            {"fill", 1, fill_avx512}};
+  static constexpr StreamKernel avx2[] = {{"read", 1, read_avx2},
+                                          {"copy", 2, copy_avx2},
+                                          {"triad", 3, triad_avx2},
+                                          {"stream", 2, stream_avx2},
+                                          {"fill", 1, fill_avx2}};
   if (isa.avx512f) return avx512;
   if (isa.avx2 && isa.fma) return avx2;
   return {};

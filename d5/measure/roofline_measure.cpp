@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string_view>
 
 #include "d5/core/parallel.hpp"
 #include "d5/measure/cache.hpp"
@@ -110,7 +112,7 @@ double Probe::peak_flops(DType type) {
   return best;
 }
 
-double Probe::bandwidth(double working_set_bytes) {
+double Probe::bandwidth(double working_set_bytes, std::optional<double> written_share) {
   const ThreadsFor scope(state_->threads);
   const auto last_level = static_cast<double>(last_level_bytes(state_->threads));
   const double bytes = std::clamp(working_set_bytes, smallest_set, 4 * last_level);
@@ -120,14 +122,21 @@ double Probe::bandwidth(double working_set_bytes) {
   const auto kernels = usable_stream_kernels();
   double best = 0;
   if (bytes > last_level) {
+    std::map<std::string_view, double> rates;
     for (int round = 0; round < 2; ++round)
-      for (const StreamKernel& kernel : kernels)
-        best = std::max(best, buffers.window_rate(kernel, bytes, window_bytes));
-  } else {
-    const int64_t passes = passes_for(buffers, kernels.front(), bytes, 4e-4);
-    for (const StreamKernel& kernel : kernels)
-      if (kernel.name != "stream") best = std::max(best, buffers.rate(kernel, bytes, passes));  // it empties the caches
+      for (const StreamKernel& kernel : kernels) {
+        double& rate = rates[kernel.name];
+        rate = std::max(rate, buffers.window_rate(kernel, bytes, window_bytes));
+        best = std::max(best, rate);
+      }
+    if (!written_share) return best;
+    const double read_alone = rates.at("read") / std::max(1 - *written_share, 1e-9);
+    const double write_alone = rates.contains("fill") ? rates.at("fill") / std::max(*written_share, 1e-9) : best;
+    return std::min({best, read_alone, write_alone});
   }
+  const int64_t passes = passes_for(buffers, kernels.front(), bytes, 4e-4);
+  for (const StreamKernel& kernel : kernels)  // those that pass the caches by empty them
+    if (kernel.name != "stream" && kernel.name != "fill") best = std::max(best, buffers.rate(kernel, bytes, passes));
   return best;
 }
 

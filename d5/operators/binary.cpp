@@ -10,7 +10,7 @@ namespace {
 
 struct Sub : BinaryFunction {
   static constexpr std::string_view place = "[sub]";
-  static constexpr bool exact = true, exact_slopes = true;
+  static constexpr bool exact = true, exact_slopes = true, slope_is_constant = true;
   static constexpr double units = 0, flops[2] = {1, 1};
   template <class T>
   T operator()(T a, T b) const {

@@ -54,10 +54,9 @@ class Dropout final : public Operator {
     for (size_t i = 0; i < dx.size(); ++i) dx[i] = kept[i] ? dy[i] / keep : 0;
   }
 
-  // A comparison, a product; the mask is compulsory as a byte for each element, written or read.
+  // A comparison, a product. The mask is not compulsory: backward could make it again.
   Cost cost(SpecSpan in, Pass) const override {
-    const double elements = static_cast<double>(in[0].elements());
-    return {2 * elements, 2 * in[0].bytes() + elements};
+    return {2.0 * static_cast<double>(in[0].elements()), 2 * in[0].bytes()};
   }
 
   // 1 - ratio, its reciprocal, the product.

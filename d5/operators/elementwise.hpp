@@ -84,12 +84,13 @@ void for_each_element(Index count, Body&& body) {
 // slope(x) and, unless exact, the errors.
 struct Function {
   static constexpr std::initializer_list<DType> types = float_types;
-  static constexpr bool integers = false;        // it is called with integers, too
-  static constexpr bool exact = false;           // no rounding but the last
-  static constexpr bool differentiable = true;   // else it has no slope
-  static constexpr bool predicate = false;       // the result is bool
-  static constexpr double low = -4.1, high = 4;  // values of a case; not symmetric: kinks lie at round numbers
-  static constexpr double flops[2] = {1, 2};     // forward, backward; an elementary function counts one
+  static constexpr bool integers = false;           // it is called with integers, too
+  static constexpr bool exact = false;              // no rounding but the last
+  static constexpr bool differentiable = true;      // else it has no slope
+  static constexpr bool slope_is_constant = false;  // backward reads dy alone
+  static constexpr bool predicate = false;          // the result is bool
+  static constexpr double low = -4.1, high = 4;     // values of a case; not symmetric: kinks lie at round numbers
+  static constexpr double flops[2] = {1, 2};        // forward, backward; an elementary function counts one
   static std::vector<Parameter> parameters() { return {}; }          // the attributes, with ONNX's defaults
   static std::vector<Attributes> attribute_cases() { return {{}}; }  // values of them worth a case
   // A function with a kink may have a member `round_off`: it is that of the arithmetic (Context) when errors are asked.
@@ -130,7 +131,7 @@ class Unary final : public Operator {
   Cost cost(SpecSpan in, Pass pass) const override {
     const double elements = static_cast<double>(in[0].elements());
     if (pass == Pass::forward) return {F::flops[0] * elements, in[0].bytes() + infer(in)[0].bytes()};
-    return {F::flops[1] * elements, 3 * in[0].bytes()};
+    return {F::flops[1] * elements, (F::slope_is_constant ? 2 : 3) * in[0].bytes()};
   }
 
   Rounding rounding(SpecSpan, Pass pass, size_t) const override {
@@ -189,6 +190,7 @@ struct BinaryFunction {
   static constexpr bool exact = false;
   static constexpr bool exact_slopes = false;  // on small integers the gradients are exact, too
   static constexpr bool differentiable = true;
+  static constexpr bool slope_is_constant = false;
   static constexpr bool predicate = false;
   static constexpr double a_low = -2, a_high = 2, b_low = -2, b_high = 2;
   static constexpr double units = elementary_units;
@@ -245,7 +247,7 @@ class Binary final : public Operator {
     const TensorSpec y = infer(in)[0];
     const double elements = static_cast<double>(y.elements());
     if (pass == Pass::forward) return {F::flops[0] * elements, input_bytes(in) + y.bytes()};
-    return {2 * F::flops[1] * elements, 2 * input_bytes(in) + y.bytes()};
+    return {2 * F::flops[1] * elements, (F::slope_is_constant ? 1 : 2) * input_bytes(in) + y.bytes()};
   }
 
   Rounding rounding(SpecSpan in, Pass pass, size_t index) const override {

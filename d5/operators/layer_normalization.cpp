@@ -58,6 +58,7 @@ class LayerNormalization final : public Normalization {
             {{"shape", "2x3x4x5"}, {"axis", 2}, {"epsilon", 1e-2}, {"statistics", true}},
             {{"shape", "3x1x17"}, {"axis", -2}, {"bias", false}, {"statistics", true}},
             {{"shape", "2x65"}, {"epsilon", 0.1}},
+            {{"shape", "7x1500"}},
             {{"shape", "32x768"}}};
   }
 

@@ -24,7 +24,7 @@ struct Abs : Function {
 struct Neg : Function {
   static constexpr std::string_view place = "[neg]";
   static constexpr auto types = signed_types;
-  static constexpr bool integers = true, exact = true;
+  static constexpr bool integers = true, exact = true, slope_is_constant = true;
   template <class T>
   T operator()(T x) const {
     if constexpr (std::is_integral_v<T>) return static_cast<T>(uint64_t{0} - static_cast<uint64_t>(x));

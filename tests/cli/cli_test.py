@@ -214,7 +214,7 @@ class Cli(unittest.TestCase):
     def test_a_suite_is_run_selected_and_summed_up(self):
         names = [s["name"] for s in lines(d5("list", "suites", "--json").stdout)]
         self.assertTrue({"deepbench-gemm", "deepbench-conv", "deepbench-rnn", "deepbench-sparse-gemm", "resnet50-layers",
-                         "transformer-layers", "elementwise-sweep", "reduction-sweep"} <= set(names))
+                         "transformer-layers", "elementwise-sweep", "reduction-sweep", "streaming"} <= set(names))
         cases = lines(d5("op", "--suite", "deepbench-gemm", "--set", "training", "--mode", "list", "--json").stdout)
         self.assertEqual(len(cases), 160)
         self.assertEqual([cases[0][k] for k in ("m", "n", "k")], [16, 1760, 1760])

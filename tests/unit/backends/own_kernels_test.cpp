@@ -64,6 +64,33 @@ TEST_F(OwnKernels, LargerThanTheCaches) {
   for (const float value : db.values<float>()) EXPECT_NEAR(value, sum, 1e-5 * sum);
 }
 
+// Rows that no tile holds, combined element by element and each into one: whole numbers, so that every sum is exact.
+TEST_F(OwnKernels, ReductionsOfLongRows) {
+  options_.mode = Mode::inference;
+  options_.input_gradients = false;
+  for (const auto& [rows, length] : std::vector<std::pair<Index, Index>>{{6, 3001}, {9, 20000}, {3, 40000}}) {
+    Graph graph{.name = "sums"};
+    graph.inputs = {{"x", {DType::f32, {rows, length}}}};
+    graph.constants = {{"first", Tensor::from<int64_t>({1}, {0})}, {"second", Tensor::from<int64_t>({1}, {1})}};
+    graph.outputs = {"columns", "rows"};
+    graph.nodes = {{"ReduceSum", "over_rows", {"x", "first"}, {"columns"}, {}},
+                   {"ReduceSum", "over_columns", {"x", "second"}, {"rows"}, {}}};
+    const auto run = backend_->compile(graph, parameters_, options_);
+    Tensor x(DType::f32, {rows, length});
+    std::vector<float> columns(static_cast<size_t>(length)), sums(static_cast<size_t>(rows));
+    for (Index i = 0; i < x.elements(); ++i) {
+      const auto value = static_cast<float>(i % 11 - 3);
+      x.values<float>()[i] = value;
+      columns[static_cast<size_t>(i % length)] += value;
+      sums[static_cast<size_t>(i / length)] += value;
+    }
+    run->write(Role::value, "x", x);
+    run->forward({});
+    EXPECT_THAT(run->read(Role::value, "columns").values<float>(), testing::ElementsAreArray(columns));
+    EXPECT_THAT(run->read(Role::value, "rows").values<float>(), testing::ElementsAreArray(sums));
+  }
+}
+
 // Rows 2, 0, 2 of a table of 4: dtable[2] = dy[0] + dy[2], dtable[0] = dy[1].
 Graph lookup() {
   Graph graph{.name = "lookup"};

@@ -99,6 +99,7 @@ TEST(Roofline, StreamLoopsComputeWhatTheySay) {
     for (int64_t i = 0; i < n; ++i) {
       const float expected = kernel.name == "read"    ? -1.0f
                              : kernel.name == "triad" ? 2.0f * static_cast<float>(i)
+                             : kernel.name == "fill"  ? 1.0f
                                                       : b[i];
       ASSERT_EQ(a[i], expected) << kernel.name << " at " << i;
     }
@@ -135,6 +136,16 @@ TEST(Probe, SeesRatesAndScalesTheRoofline) {
   EXPECT_GT(now.peak(DType::f32), 0);
   EXPECT_NEAR(now.peak(DType::f64) / now.peak(DType::f32), 0.5, 1e-9);
   EXPECT_NEAR(now.bandwidth_at(1024) / now.bandwidth_at(4096), 2, 1e-9);
+}
+
+// Half of the bytes written is what a copy does; with none or all of them written another limit may come first.
+TEST(Probe, AMixOfReadsAndWritesHasTheHighestBandwidth) {
+  Probe probe(1);
+  double most[3] = {};
+  for (int round = 0; round < 10; ++round)
+    for (const int written : {0, 1, 2}) most[written] = std::max(most[written], probe.bandwidth(1e12, written / 2.0));
+  EXPECT_LE(most[0], 1.1 * most[1]);
+  EXPECT_LE(most[2], 1.1 * most[1]);
 }
 
 TEST(Probe, TwoThreadsAreNotMuchMoreThanTwice) {

@@ -108,7 +108,7 @@ class TopKKernel final : public OwnKernel {
                           [&](Index i, Index j) { return comes_first(x, i, j); });
         for (Index i = 0; i < k_; ++i) {
           const Index at = place(line, i);
-          if (b.outputs[0]) store(type_, b.outputs[0], at, x + order[i], 1, false, nullptr);
+          if (b.outputs[0]) store(type_, b.outputs[0], at, x + order[i], 1);
           if (b.outputs.size() > 1 && b.outputs[1]) static_cast<int64_t*>(b.outputs[1])[at] = order[i];
           if (wants_) kept(b)[line * k_ + i] = order[i];
         }
@@ -182,12 +182,12 @@ class CumSumKernel final : public OwnKernel {
         for (Index i = 0; i < axis_.size; ++i) {
           const Index at = reverse ? axis_.size - 1 - i : i;
           const Index offset = (job / blocks * axis_.size + at) * axis_.inner + column;
-          if (exclusive_) store(type_, to, offset, sums, n, false, nullptr);
+          if (exclusive_) store(type_, to, offset, sums, n);
           if (n == 1)
             sums[0] += load_one(type_, from, offset);
           else
             loops().merge[0](sums, load(type_, from, offset, n, buffer), n);
-          if (!exclusive_) store(type_, to, offset, sums, n, false, nullptr);
+          if (!exclusive_) store(type_, to, offset, sums, n);
         }
       }
     });

@@ -144,13 +144,13 @@ class ClassLossKernel final : public OwnKernel {
       for_each_part(label_parts(), labels_, [&](int, Index first, Index last) {
         for_each_label(b, first, last, [&](Index n, Index at, float weight) {
           const float loss = -weight * z_at(b, n, at);
-          store(type_, b.outputs[0], n, &loss, 1, false, nullptr);
+          store(type_, b.outputs[0], n, &loss, 1);
         });
       });
     } else {
       const Totals sums = totals(b, true);
       const float loss = mean_ ? sums.loss / sums.weight : sums.loss;
-      store(type_, b.outputs[0], 0, &loss, 1, false, nullptr);
+      store(type_, b.outputs[0], 0, &loss, 1);
     }
     if (gives_z_) z_->run(b);
   }
@@ -180,7 +180,7 @@ class ClassLossKernel final : public OwnKernel {
         dx -= std::exp(load_one(type_, b.inputs[0], at) - kept(b, top_)[n]) / kept(b, sum_)[n] * kept(b, share_)[n];
         if (with_z) dx += load_one(type_, b.output_gradients[1], at);
       }
-      store(type_, b.input_gradients[0], at, &dx, 1, false, nullptr);
+      store(type_, b.input_gradients[0], at, &dx, 1);
     });
   }
 

@@ -32,7 +32,7 @@ class DropoutKernel final : public OwnKernel {
     streamed_ = exceeds_caches(2 * setup.inputs[0].bytes());
     mask_at_ = need_workspace(setup.training() ? static_cast<size_t>(shape.elements()) : 0);
     keeps_mask_ = setup.training();
-    part_bytes_ = 4 * tile_bytes;
+    part_bytes_ = tile_bytes;
     need_scratch(part_bytes_ * static_cast<size_t>(parts_));
   }
 
@@ -49,20 +49,19 @@ class DropoutKernel final : public OwnKernel {
       for (Index i = first; i < last; ++i) {
         const Index sample = i / tiles, at = i % tiles * tile_elements, n = std::min(tile_elements, inner_ - at);
         const Index offset = sample * inner_ + at;
-        float *mask = floats(scratch, 0), *out = floats(scratch, tile_bytes), *buffer = floats(scratch, 2 * tile_bytes);
-        void* narrow = scratch + 3 * tile_bytes;
+        float* mask = floats(scratch, 0);
         const bool forward = pass == Pass::forward;
         if (forward)
           make_mask(numbers, keep, sample, at, n, mask);
         else
-          loops().from_bool(kept(b) + offset, mask, n);
-        const float* in[2] = {load(type_, forward ? b.inputs[0] : b.output_gradients[0], offset, n, buffer), mask};
+          loops().convert({kept(b) + offset, Element::boolean}, {mask}, n);
+        const Values in[2] = {values_at(type_, forward ? b.inputs[0] : b.output_gradients[0], offset), {mask}};
         const float parameters[4] = {gain};
-        masked_.value(in, out, n, parameters);
-        store(type_, forward ? b.outputs[0] : b.input_gradients[0], offset, out, n, streamed_, narrow);
+        masked_.value(in, place_at(type_, forward ? b.outputs[0] : b.input_gradients[0], offset, streamed_), n,
+                      parameters);
         if (!forward) continue;
-        if (keeps_mask_) loops().to_bool(mask, kept(b) + offset, n);
-        if (gives_mask_) loops().to_bool(mask, static_cast<uint8_t*>(b.outputs[1]) + offset, n);
+        if (keeps_mask_) loops().convert({mask}, {kept(b) + offset, Element::boolean}, n);
+        if (gives_mask_) store(DType::boolean, b.outputs[1], offset, mask, n);
       }
       if (streamed_) loops().fence();
     });

@@ -92,7 +92,7 @@ class GatherKernel final : public OwnKernel {
     add_slices(b, sums, [&](Index i) { return slices_.start(b.inputs[1], i); });
     if (direct) return;
     for (Index at = 0; at < elements_; at += tile_elements)
-      store(type_, b.input_gradients[0], at, sums + at, std::min(tile_elements, elements_ - at), false, nullptr);
+      store(type_, b.input_gradients[0], at, sums + at, std::min(tile_elements, elements_ - at));
   }
 
   void add_named_rows(const Buffers& b) {
@@ -113,7 +113,7 @@ class GatherKernel final : public OwnKernel {
     for (const Index row : named) {
       for (Index at = 0; !direct && at < length; at += tile_elements)
         store(type_, b.input_gradients[0], row * length + at, sums + place(row) + at,
-              std::min(tile_elements, length - at), false, nullptr);
+              std::min(tile_elements, length - at));
     }
     for (const Index row : named) row_of_[static_cast<size_t>(row)] = -1;
     std::ranges::sort(named);
@@ -186,7 +186,7 @@ class ScatterKernel final : public OwnKernel {
     }
     if (direct) return;
     for (Index at = 0; at < elements_; at += tile_elements)
-      store(type_, b.outputs[0], at, y + at, std::min(tile_elements, elements_ - at), false, nullptr);
+      store(type_, b.outputs[0], at, y + at, std::min(tile_elements, elements_ - at));
   }
 
   // Targets of reduction "none" differ from each other, as ONNX demands.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inner loops of our own kernels. The files in loops/ are compiled once for each instruction set, in a namespace of
-// its own (D5_ISA); which set is used is decided at run time. All of them work on tiles of f32 that lie in the first
-// cache: other types are converted on the way in and out, so that every loop serves every type and sums are f32.
+// its own (D5_ISA); which set is used is decided at run time. Functions take elements of every type as they lie in
+// memory and convert them in registers, so that every loop serves every type; sums are of f32, in f32.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,24 @@
 
 namespace d5::onednn::own {
 
-inline constexpr int64_t tile_elements = 512;
+// What a tile of intermediate results holds: a few of them fit the first cache.
+inline constexpr int64_t tile_elements = 1024;
+
+// Elements one behind the other, to be read and to be written. `streamed` stores pass the caches by: fence() before
+// anyone else reads them. Narrow types are rounded to nearest even; a bool is 0 or 1.
+enum class Element : uint8_t { f32, bf16, f16, boolean };
+struct Values {
+  const void* data;
+  Element type = Element::f32;
+};
+struct Place {
+  void* data;
+  Element type = Element::f32;
+  bool streamed = false;
+};
 
 // out[i] = f(in[0][i], in[1][i], ...). `out` may be one of `in`.
-using TileFunction = void (*)(const float* const* in, float* out, int64_t n, const float* parameters);
+using TileFunction = void (*)(const Values* in, const Place& out, int64_t n, const float* parameters);
 
 // An elementwise operator: its value, and for each input what reaches its gradient: a function of inputs and dy. Null:
 // no gradient.
@@ -42,41 +56,39 @@ struct Loops {
     const size_t& count;
   } functions[4];
 
-  // Narrow types to f32 and back, round to nearest even. A bool is 0 or 1.
-  void (*from_bf16)(const uint16_t*, float*, int64_t n);
-  void (*to_bf16)(const float*, uint16_t*, int64_t n);
-  void (*from_f16)(const uint16_t*, float*, int64_t n);
-  void (*to_f16)(const float*, uint16_t*, int64_t n);
-  void (*from_bool)(const uint8_t*, float*, int64_t n);
-  void (*to_bool)(const float*, uint8_t*, int64_t n);
+  void (*convert)(const Values& from, const Place& to, int64_t n);
   void (*fill)(float*, float, int64_t n);
-  // A copy whose stores pass the caches by; fence() before anyone else reads it.
-  void (*stream)(void* to, const void* from, int64_t bytes);
+  void (*stream)(void* to, const void* from, int64_t bytes);  // a copy past the caches
   void (*fence)();
 
-  // By Reduce: of a tile, and sums[i] = sums[i] (+) x[i].
+  // By Reduce: of a line, and sums[i] = sums[i] (+) x[i] (+) x[stride + i] (+) ... of so many rows.
   float (*reduce[4])(const float* x, int64_t n);
   void (*merge[4])(float* sums, const float* x, int64_t n);
-  // By pair_index: the pairs of a tile's elements taken in, and that of a whole tile.
-  void (*merge_pairs[4])(float* first, float* second, const float* x, int64_t n);
+  void (*merge_rows[4])(float* sums, const float* x, int64_t stride, int64_t rows, int64_t n);
+  // By pair_index: the pairs of elements of so many rows taken in, and that of a whole line.
+  void (*merge_pairs[4])(float* first, float* second, const float* x, int64_t stride, int64_t rows, int64_t n);
   void (*reduce_pair[4])(const float* x, int64_t n, float pair[2]);
   float (*dot)(const float* a, const float* b, int64_t n);
 
   // Lines of n elements.
-  float (*sum_of_squares)(const float* x, float mean, int64_t n);                // of x - mean
-  float (*exponentials)(const float* x, float top, float* y, int64_t n);         // y = exp(x - top), and their sum
-  void (*scale)(float* y, const float* x, float factor, float term, int64_t n);  // y = factor x + term
-  // y = (x - mean) rstd gain + bias; gain and bias may be null.
-  void (*normalize)(float* y, const float* x, float mean, float rstd, const float* gain, const float* bias, int64_t n);
-  // The sums over a line of g = dy gain, and of g xhat; where wanted dgain += dy xhat and dbias += dy.
-  void (*normalize_sums)(const float* x, const float* dy, float mean, float rstd, const float* gain, float* dgain,
-                         float* dbias, int64_t n, float sums[2]);
-  // dx = rstd (dy gain - a - xhat b)
-  void (*normalize_gradient)(float* dx, const float* x, const float* dy, float mean, float rstd, const float* gain,
-                             float a, float b, int64_t n);
+  float (*exponentials)(const float* x, float top, float* y, int64_t n);  // y = exp(x - top), and their sum
+  void (*scale)(const Place& y, const float* x, float factor, float term, int64_t n);  // y = factor x + term
+  float (*sum_of_squares)(const float* x, float mean, int64_t n);                      // of x - mean
+  // y = (x - mean) rstd gain + bias; bias may be null. Shared: all elements have the same gain and bias.
+  void (*normalize)(const Place& y, const float* x, float mean, float rstd, const float* gain, const float* bias,
+                    int64_t n);
+  void (*normalize_shared)(const Place& y, const float* x, float mean, float rstd, float gain, float bias, int64_t n);
+  // The sums over a line of g = dy gain, and of g xhat. Without a gain g = dy.
+  void (*normalize_sums)(const float* x, const float* dy, float mean, float rstd, const float* gain, int64_t n,
+                         float sums[2]);
+  // dx = rstd (dy gain - a - xhat b); where wanted dgain += dy xhat and dbias += dy.
+  void (*normalize_gradient)(const Place& dx, const float* x, const float* dy, float mean, float rstd,
+                             const float* gain, float a, float b, float* dgain, float* dbias, int64_t n);
+  void (*normalize_gradient_shared)(const Place& dx, const float* x, const float* dy, float mean, float rstd,
+                                    float gain, float a, float b, int64_t n);
   // Softmax: dx = y (dy - dot); its logarithm: dx = dy - exp(y) sum
-  void (*softmax_gradient)(float* dx, const float* y, const float* dy, float dot, int64_t n);
-  void (*log_softmax_gradient)(float* dx, const float* y, const float* dy, float sum, int64_t n);
+  void (*softmax_gradient)(const Place& dx, const float* y, const float* dy, float dot, int64_t n);
+  void (*log_softmax_gradient)(const Place& dx, const float* y, const float* dy, float sum, int64_t n);
 
   // to[r, c] = from[c, r] for elements of 2 and 4 bytes; strides in elements.
   void (*transpose_2)(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride, int64_t rows,

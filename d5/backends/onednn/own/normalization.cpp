@@ -12,6 +12,8 @@
 namespace d5::onednn::own {
 namespace {
 
+constexpr Index most_rows = 4, piece_elements = 512;
+
 class NormalizationKernel final : public OwnKernel {
  protected:
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
@@ -41,18 +43,18 @@ class NormalizationKernel final : public OwnKernel {
     wants_.resize(3);
     parts_ = threads();
     streamed_ = exceeds_caches(3 * setup.inputs[0].bytes());
+    kept_.reset();
     if (std::ranges::any_of(wants_, [](bool wanted) { return wanted; }))
-      statistics_ = need_workspace(2 * sizeof(float) * static_cast<size_t>(g_.rows));
-    keeps_ = setup.training();
+      kept_ = need_workspace(2 * sizeof(float) * static_cast<size_t>(g_.rows));
 
-    ScratchPlan all, part;
+    ScratchPlan all;
     scale_at_ = all.take_floats(g_.parameters);
     bias_at_ = all.take_floats(g_.parameters);
     parts_at_ = all.bytes();
-    const Index narrow = x_.type == DType::f32 ? 0 : g_.length;
-    row_at_ = part.take_floats(narrow);
-    gradient_at_ = part.take_floats(y_.type == DType::f32 ? 0 : g_.length);
-    for (size_t& tile : tiles_) tile = part.take_tile();
+    ScratchPlan part = ScratchPlan::behind(all);
+    group_rows_ = g_.stretch == 0 && g_.length > 1024 ? most_rows : 1;  // short rows stay in the first cache
+    room_at_ = part.take_floats(x_.type == DType::f32 && y_.type == DType::f32 ? 0 : 2 * group_rows_ * g_.length);
+    unwanted_at_ = part.take_floats(kept_ && !wants_[0] ? g_.length : 0);
     dscale_at_ = part.take_floats(wants_[1] ? g_.parameters : 0);
     dbias_at_ = part.take_floats(wants_[2] ? g_.parameters : 0);
     part_bytes_ = part.bytes();
@@ -72,7 +74,7 @@ class NormalizationKernel final : public OwnKernel {
   }
 
  private:
-  // Rows of `length`; a stretch of `stretch` elements shares a parameter (1: none does, and a row has all of them), of
+  // Rows of `length`; a stretch of `stretch` elements shares a parameter (0: none does, and a row has all of them), of
   // which row r uses those from r mod cycle * advance on.
   struct Geometry {
     Index rows, length, stretch, cycle, advance, parameters;
@@ -106,94 +108,108 @@ class NormalizationKernel final : public OwnKernel {
     return static_cast<char*>(b.scratch) + parts_at_ + part_bytes_ * static_cast<size_t>(part);
   }
 
-  // f(first element, count, place of its parameters, whether they are one for all) for pieces of a row of `most`.
+  // A group of rows, read from memory once: statistics first, then the results. Those come piece by piece for all rows
+  // of the group, so that the parameters of a piece stay in the first cache.
+  struct Group {
+    std::array<const float*, most_rows> x, dy;
+    std::array<float, most_rows> mean, rstd, a, c;
+  };
   template <class F>
-  void for_each_piece(Index row, Index most, const F& f) const {
-    const Index base = row % g_.cycle * g_.advance;
-    if (g_.stretch == 0) {
-      for (Index at = 0; at < g_.length; at += most) f(at, std::min(most, g_.length - at), at, false);
-      return;
-    }
-    for (Index channel = 0; channel < g_.length / g_.stretch; ++channel)
-      for (Index at = 0; at < g_.stretch; at += most)
-        f(channel * g_.stretch + at, std::min(most, g_.stretch - at), base + channel, true);
+  void for_each_group(Index first, Index last, const F& f) const {
+    for (Index row = first; row < last; row += group_rows_) f(row, std::min(group_rows_, last - row));
   }
-
-  Index burst() const { return streamed_ ? streaming_burst : tile_elements; }
-
-  // The parameters of a piece as a tile.
-  const float* tile(const Buffers& b, size_t at, Index parameter, bool shared, Index n, float* buffer) const {
-    const float* found = floats(b.scratch, at) + parameter;
-    if (!shared) return found;
-    loops().fill(buffer, *found, n);
-    return buffer;
+  template <class F>
+  void for_each_piece(Index rows, const F& f) const {
+    const Index most = group_rows_ == 1 ? g_.length : piece_elements;
+    for (Index at = 0; at < g_.length; at += most)
+      for (Index r = 0; r < rows; ++r) f(r, at, std::min(most, g_.length - at));
+  }
+  // f(first element, count, number of its parameter)
+  template <class F>
+  void for_each_stretch(Index row, const F& f) const {
+    Index parameter = row % g_.cycle * g_.advance;
+    for (Index at = 0; at < g_.length; at += g_.stretch) f(at, g_.stretch, parameter++);
   }
 
   void forward_rows(const Buffers& b, int part, Index first, Index last) const {
-    char* scratch = part_scratch(b, part);
+    float* room = floats(part_scratch(b, part), room_at_);
     const auto n = static_cast<float>(g_.length);
-    for (Index row = first; row < last; ++row) {
-      const float* x = load_row(x_, b, row * g_.length, g_.length, floats(scratch, row_at_));
-      const float mean = centred_ ? loops().reduce[0](x, g_.length) / n : 0.0f;
-      const float rstd = 1.0f / std::sqrt(loops().sum_of_squares(x, mean, g_.length) / n + epsilon_);
-      if (keeps_ && statistics_) {
-        float* kept = floats(b.workspace, *statistics_) + 2 * row;
-        kept[0] = mean;
-        kept[1] = rstd;
-      }
-      for_each_piece(row, burst(), [&](Index at, Index count, Index parameter, bool shared) {
-        const float* gain = tile(b, scale_at_, parameter, shared, count, floats(scratch, tiles_[0]));
-        const float* bias =
-            has_bias_ ? tile(b, bias_at_, parameter, shared, count, floats(scratch, tiles_[1])) : nullptr;
-        float* y = floats(scratch, tiles_[2]);
-        if (row + 1 < last) prefetch(x_.type, x_.data(b), (row + 1) * g_.length + at, count);
-        loops().normalize(y, x + at, mean, rstd, gain, bias, count);
-        store(y_.type, y_.data(b), row * g_.length + at, y, count, streamed_, floats(scratch, tiles_[3]));
-      });
-      for (size_t i = 1; i < outputs_.size(); ++i)
-        if (outputs_[i].present) {
-          const float value = i == 1 ? mean : rstd;
-          store(outputs_[i].dtype, b.outputs[i], row, &value, 1, false, nullptr);
+    const float *gain = floats(b.scratch, scale_at_), *bias = has_bias_ ? floats(b.scratch, bias_at_) : nullptr;
+    const auto y = [&](Index row, Index at) { return place_at(y_.type, y_.data(b), row * g_.length + at, streamed_); };
+    Group g;
+    for_each_group(first, last, [&](Index start, Index rows) {
+      for (Index r = 0; r < rows; ++r) {
+        const Index row = start + r;
+        g.x[r] = load_row(x_, b, row * g_.length, g_.length, room + r * g_.length);
+        g.mean[r] = centred_ ? loops().reduce[0](g.x[r], g_.length) / n : 0.0f;
+        g.rstd[r] = 1.0f / std::sqrt(loops().sum_of_squares(g.x[r], g.mean[r], g_.length) / n + epsilon_);
+        if (kept_) {
+          float* kept = floats(b.workspace, *kept_) + 2 * row;
+          kept[0] = g.mean[r];
+          kept[1] = g.rstd[r];
         }
-    }
+        for (size_t i = 1; i < outputs_.size(); ++i)
+          if (outputs_[i].present) store(outputs_[i].dtype, b.outputs[i], row, i == 1 ? &g.mean[r] : &g.rstd[r], 1);
+      }
+      if (g_.stretch == 0)
+        for_each_piece(rows, [&](Index r, Index at, Index count) {
+          loops().normalize(y(start + r, at), g.x[r] + at, g.mean[r], g.rstd[r], gain + at, bias ? bias + at : nullptr,
+                            count);
+        });
+      else
+        for_each_stretch(start, [&](Index at, Index count, Index parameter) {
+          loops().normalize_shared(y(start, at), g.x[0] + at, g.mean[0], g.rstd[0], gain[parameter],
+                                   bias ? bias[parameter] : 0.0f, count);
+        });
+    });
   }
 
   void backward_rows(const Buffers& b, int part, Index first, Index last) const {
     char* scratch = part_scratch(b, part);
+    float *room = floats(scratch, room_at_), *other = room + group_rows_ * g_.length;
     float* dscale = wants_[1] ? floats(scratch, dscale_at_) : nullptr;
     float* dbias = wants_[2] ? floats(scratch, dbias_at_) : nullptr;
     if (dscale) std::fill_n(dscale, g_.parameters, 0.0f);
     if (dbias) std::fill_n(dbias, g_.parameters, 0.0f);
-    for (Index row = first; row < last; ++row) {
-      const float* x = load_row(x_, b, row * g_.length, g_.length, floats(scratch, row_at_));
-      const float* dy = load_row(dy_, b, row * g_.length, g_.length, floats(scratch, gradient_at_));
-      const float* kept = floats(b.workspace, *statistics_) + 2 * row;
-      const float mean = kept[0], rstd = kept[1];
-      float totals[2] = {};
-      for_each_piece(row, tile_elements, [&](Index at, Index count, Index parameter, bool shared) {
-        float sums[2];
-        const float* gain = floats(b.scratch, scale_at_) + parameter;
-        loops().normalize_sums(x + at, dy + at, mean, rstd, shared ? nullptr : gain,
-                               dscale && !shared ? dscale + parameter : nullptr,
-                               dbias && !shared ? dbias + parameter : nullptr, count, sums);
-        if (shared) {
-          if (dscale) dscale[parameter] += sums[1];
-          if (dbias) dbias[parameter] += sums[0];
-        }
-        for (const int k : {0, 1}) totals[k] += shared ? *gain * sums[k] : sums[k];
-      });
-      if (!wants_[0]) continue;
-      const float a = centred_ ? totals[0] / static_cast<float>(g_.length) : 0.0f;
-      const float c = totals[1] / static_cast<float>(g_.length);
-      for_each_piece(row, burst(), [&](Index at, Index count, Index parameter, bool shared) {
-        const float* gain = tile(b, scale_at_, parameter, shared, count, floats(scratch, tiles_[0]));
-        float* dx = floats(scratch, tiles_[2]);
-        if (row + 1 < last) prefetch(x_.type, x_.data(b), (row + 1) * g_.length + at, count);
-        if (row + 1 < last) prefetch(y_.type, dy_.data(b), (row + 1) * g_.length + at, count);
-        loops().normalize_gradient(dx, x + at, dy + at, mean, rstd, gain, a, c, count);
-        store(x_.type, b.input_gradients[0], row * g_.length + at, dx, count, streamed_, floats(scratch, tiles_[3]));
-      });
-    }
+    const float* gain = floats(b.scratch, scale_at_);
+    const auto dx = [&](Index row, Index at) {  // not wanted: somewhere
+      return wants_[0] ? place_at(x_.type, b.input_gradients[0], row * g_.length + at, streamed_)
+                       : Place{floats(scratch, unwanted_at_) + at};
+    };
+    Group g;
+    for_each_group(first, last, [&](Index start, Index rows) {
+      for (Index r = 0; r < rows; ++r) {
+        const Index row = start + r;
+        g.x[r] = load_row(x_, b, row * g_.length, g_.length, room + r * g_.length);
+        g.dy[r] = load_row(dy_, b, row * g_.length, g_.length, other + r * g_.length);
+        g.mean[r] = floats(b.workspace, *kept_)[2 * row];
+        g.rstd[r] = floats(b.workspace, *kept_)[2 * row + 1];
+        float totals[2] = {};
+        if (g_.stretch == 0)
+          loops().normalize_sums(g.x[r], g.dy[r], g.mean[r], g.rstd[r], gain, g_.length, totals);
+        else
+          for_each_stretch(row, [&](Index at, Index count, Index parameter) {
+            float sums[2];
+            loops().normalize_sums(g.x[r] + at, g.dy[r] + at, g.mean[r], g.rstd[r], nullptr, count, sums);
+            if (dscale) dscale[parameter] += sums[1];
+            if (dbias) dbias[parameter] += sums[0];
+            for (const int k : {0, 1}) totals[k] += gain[parameter] * sums[k];
+          });
+        g.a[r] = centred_ ? totals[0] / static_cast<float>(g_.length) : 0.0f;
+        g.c[r] = totals[1] / static_cast<float>(g_.length);
+      }
+      if (g_.stretch == 0)
+        for_each_piece(rows, [&](Index r, Index at, Index count) {
+          loops().normalize_gradient(dx(start + r, at), g.x[r] + at, g.dy[r] + at, g.mean[r], g.rstd[r], gain + at,
+                                     g.a[r], g.c[r], dscale ? dscale + at : nullptr, dbias ? dbias + at : nullptr,
+                                     count);
+        });
+      else if (wants_[0])
+        for_each_stretch(start, [&](Index at, Index count, Index parameter) {
+          loops().normalize_gradient_shared(dx(start, at), g.x[0] + at, g.dy[0] + at, g.mean[0], g.rstd[0],
+                                            gain[parameter], g.a[0], g.c[0], count);
+        });
+    });
   }
 
   // The sum of all parts.
@@ -204,21 +220,22 @@ class NormalizationKernel final : public OwnKernel {
       float* total = floats(part_scratch(b, 0), at) + first;
       for (int part = 1; part < parts_; ++part)
         loops().merge[0](total, floats(part_scratch(b, part), at) + first, last - first);
-      store(type, b.input_gradients[index], first, total, last - first, false, nullptr);
+      store(type, b.input_gradients[index], first, total, last - first);
     };
     parallel_for(g_.parameters, 1 << 14, std::ref(body));
   }
 
   Geometry g_{};
   float epsilon_ = 0;
-  bool centred_ = true, has_bias_ = false, streamed_ = false, keeps_ = false;
+  bool centred_ = true, has_bias_ = false, streamed_ = false;
   Operand x_, scale_, bias_, y_, dy_;
   std::vector<TensorSpec> outputs_;
   std::vector<bool> wants_;
   int parts_ = 1;
-  std::optional<size_t> statistics_;
+  std::optional<size_t> kept_;  // the statistics' place in the workspace, where backward wants them
   size_t scale_at_ = 0, bias_at_ = 0, parts_at_ = 0, part_bytes_ = 0;
-  size_t row_at_ = 0, gradient_at_ = 0, dscale_at_ = 0, dbias_at_ = 0, tiles_[4] = {};
+  size_t room_at_ = 0, unwanted_at_ = 0, dscale_at_ = 0, dbias_at_ = 0;
+  Index group_rows_ = 1;
 };
 
 }  // namespace

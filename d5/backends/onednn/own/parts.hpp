@@ -19,20 +19,31 @@ void for_each_part(int parts, Index count, const F& f) {
   parallel_for(parts, 1, std::ref(body));
 }
 
-// Regions of scratch, one after the other; offsets are found once, in build().
+// Regions of scratch, one after the other; offsets are found once, in build(). No two of them begin at the same place
+// of a page, where a load would wait for a store to the other; a plan that lies behind another one goes on with its
+// count.
 class ScratchPlan {
  public:
+  ScratchPlan() = default;
+  static ScratchPlan behind(const ScratchPlan& other) {
+    ScratchPlan plan;
+    plan.taken_ = other.taken_;
+    return plan;
+  }
+
   size_t take(size_t bytes) {
-    const size_t offset = bytes_;
-    bytes_ += aligned_bytes(bytes);
+    const size_t place = 5 * alignment_bytes * taken_++ % page_bytes;
+    const size_t offset = bytes_ + (place + page_bytes - bytes_ % page_bytes) % page_bytes;
+    bytes_ = offset + aligned_bytes(bytes);
     return offset;
   }
   size_t take_floats(Index n) { return take(static_cast<size_t>(n) * sizeof(float)); }
-  size_t take_tile() { return take(tile_bytes); }
-  size_t bytes() const { return bytes_; }
+  size_t take_tile() { return take_floats(tile_elements); }
+  size_t bytes() const { return (bytes_ + page_bytes - 1) / page_bytes * page_bytes; }
 
  private:
-  size_t bytes_ = 0;
+  static constexpr size_t page_bytes = 4096;
+  size_t bytes_ = 0, taken_ = 0;
 };
 inline float* floats(void* base, size_t offset) { return reinterpret_cast<float*>(static_cast<char*>(base) + offset); }
 

@@ -65,6 +65,7 @@ class ReduceKernel final : public OwnKernel {
       finish.keep_first = kept();
     }
     if (is_pair(how) && how != Reduce::log_sum_exp) finish.keep_second = kept();
+    if (how == Reduce::max_ties || how == Reduce::min_ties) finish.function_of_second = functions("Reciprocal").value;
 
     Traversal& forward = add_walk(Pass::forward, space);
     forward.reduce(y, {{before, {forward.read(input(setup, 0))}}}, how, finish);

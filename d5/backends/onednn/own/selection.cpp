@@ -296,7 +296,7 @@ class SelectionKernel final : public OwnKernel {
     }
     if (direct) return;
     for (Index at = 0; at < elements_x_; at += tile_elements)
-      store(type_, b.input_gradients[0], at, sums + at, std::min(tile_elements, elements_x_ - at), false, nullptr);
+      store(type_, b.input_gradients[0], at, sums + at, std::min(tile_elements, elements_x_ - at));
   }
 
   // The gradient of the filling: all of dy that stands where nothing was chosen.
@@ -312,7 +312,7 @@ class SelectionKernel final : public OwnKernel {
         }
       }
     }
-    store(type_, b.input_gradients[*filling_], 0, &total, 1, false, nullptr);
+    store(type_, b.input_gradients[*filling_], 0, &total, 1);
   }
 
   static constexpr Index band = 64;  // elements of the transposed axis in one job

@@ -35,7 +35,7 @@ class SoftmaxKernel final : public OwnKernel {
     streamed_ = exceeds_caches(3 * setup.inputs[0].bytes());
     // A block of columns holds about 128 KiB.
     columns_ = std::clamp<Index>((1 << 15) / std::max<Index>(1, size_) / 16 * 16, 16, tile_elements);
-    columns_ = std::min({columns_, std::max<Index>(1, inner_), streamed_ ? streaming_burst : tile_elements});
+    columns_ = std::min(columns_, std::max<Index>(1, inner_));
 
     ScratchPlan part;
     const Index narrow = inner_ == 1 && x_.type != DType::f32 ? size_ : 0;
@@ -72,10 +72,8 @@ class SoftmaxKernel final : public OwnKernel {
     char* scratch;
 
     float* tile(int i) const { return floats(scratch, k.tiles_[i]); }
-    void put(const Operand& to, Index offset, const float* values, Index n) const {
-      const Index most = k.streamed_ ? streaming_burst : tile_elements;
-      for (Index at = 0; at < n; at += most)
-        store(to.type, to.data(b), offset + at, values + at, std::min(most, n - at), k.streamed_, tile(4));
+    Place to(const Operand& operand, Index offset) const {
+      return place_at(operand.type, operand.data(b), offset, k.streamed_);
     }
 
     void forward_line(Index offset) const {
@@ -85,76 +83,62 @@ class SoftmaxKernel final : public OwnKernel {
       const float top = loops().reduce[static_cast<size_t>(Reduce::max)](x, n);
       const float sum = loops().exponentials(x, top, y, n);
       if (k.logarithm_)  // x - top first: it may be exact
-        subtract(y, x, top, std::log(sum), n);
+        loops().normalize_shared(to(k.y_, offset), x, top, 1.0f, 1.0f, -std::log(sum), n);
       else
-        loops().scale(y, y, 1.0f / sum, 0.0f, n);
-      put(k.y_, offset, y, n);
-    }
-    static void subtract(float* y, const float* x, float top, float logarithm, Index n) {
-      loops().scale(y, x, 1.0f, -top, n);
-      loops().scale(y, y, 1.0f, -logarithm, n);
+        loops().scale(to(k.y_, offset), y, 1.0f / sum, 0.0f, n);
     }
 
     void backward_line(Index offset) const {
       const Index n = k.size_;
       const float* y = load_row(k.y_, b, offset, n, floats(scratch, k.row_at_));
       const float* dy = load_row(k.dy_, b, offset, n, floats(scratch, k.other_row_at_));
-      float* dx = floats(scratch, k.result_at_);
       if (k.logarithm_)
-        loops().log_softmax_gradient(dx, y, dy, loops().reduce[0](dy, n), n);
+        loops().log_softmax_gradient(to(k.dx_, offset), y, dy, loops().reduce[0](dy, n), n);
       else
-        loops().softmax_gradient(dx, y, dy, loops().dot(y, dy, n), n);
-      put(k.dx_, offset, dx, n);
+        loops().softmax_gradient(to(k.dx_, offset), y, dy, loops().dot(y, dy, n), n);
     }
 
     void forward_columns(Index base, Index n) const {
-      float *top = tile(0), *sum = tile(1), *y = tile(2);
+      float *top = tile(0), *sum = tile(1);
       loops().fill(top, -INFINITY, n);
       loops().fill(sum, 0.0f, n);
-      for (Index i = 0; i < k.size_; ++i)
+      const bool wide = k.x_.type == DType::f32;  // all rows as they lie
+      for (Index i = 0; i < (wide ? 1 : k.size_); ++i)
         loops().merge_pairs[pair_index(Reduce::log_sum_exp)](
-            top, sum, load(k.x_.type, k.x_.data(b), base + i * k.inner_, n, tile(3)), n);
+            top, sum, load(k.x_.type, k.x_.data(b), base + i * k.inner_, n, tile(2)), k.inner_, wide ? k.size_ : 1, n);
       const TileFunctions& last = *(k.logarithm_ ? k.log_functions_ : k.functions_);
       if (k.logarithm_) {
-        const float* in[1] = {sum};
-        k.log_->value(in, sum, n, k.none_);
+        const Values in[1] = {{sum}};
+        k.log_->value(in, {sum}, n, k.none_);
       }
       for (Index i = 0; i < k.size_; ++i) {
-        const float* in[3] = {load(k.x_.type, k.x_.data(b), base + i * k.inner_, n, tile(3)), top, sum};
-        last.value(in, y, n, k.none_);
-        store(k.y_.type, k.y_.data(b), base + i * k.inner_, y, n, k.streamed_, tile(4));
+        const Values in[3] = {line(k.x_, base + i * k.inner_), {top}, {sum}};
+        last.value(in, to(k.y_, base + i * k.inner_), n, k.none_);
       }
     }
 
     void backward_columns(Index base, Index n) const {
-      float *sum = tile(0), *term = tile(1), *dx = tile(2);
+      float *sum = tile(0), *term = tile(1);
       loops().fill(sum, 0.0f, n);
-      const auto line = [&](const Operand& from, Index i, int buffer) {
-        return load(from.type, from.data(b), base + i * k.inner_, n, tile(buffer));
-      };
       for (Index i = 0; i < k.size_; ++i) {
-        const float* in[2] = {line(k.dy_, i, 3), k.logarithm_ ? nullptr : line(k.y_, i, 5)};
-        if (k.logarithm_) {
-          loops().merge[0](sum, in[0], n);
-        } else {
-          k.product_->value(in, term, n, k.none_);
-          loops().merge[0](sum, term, n);
-        }
+        const Values in[2] = {line(k.dy_, base + i * k.inner_), line(k.y_, base + i * k.inner_)};
+        k.logarithm_ ? loops().convert(in[0], {term}, n) : k.product_->value(in, {term}, n, k.none_);
+        loops().merge[0](sum, term, n);
       }
       const TileFunctions& last = *(k.logarithm_ ? k.log_gradient_ : k.gradient_);
       for (Index i = 0; i < k.size_; ++i) {
-        const float* in[3] = {line(k.y_, i, 5), line(k.dy_, i, 3), sum};
-        last.value(in, dx, n, k.none_);
-        store(k.dx_.type, k.dx_.data(b), base + i * k.inner_, dx, n, k.streamed_, tile(4));
+        const Values in[3] = {line(k.y_, base + i * k.inner_), line(k.dy_, base + i * k.inner_), {sum}};
+        last.value(in, to(k.dx_, base + i * k.inner_), n, k.none_);
       }
     }
+    Values line(const Operand& operand, Index offset) const { return values_at(operand.type, operand.data(b), offset); }
   };
 
   bool logarithm_ = false, streamed_ = false;
   Index outer_ = 1, size_ = 1, inner_ = 1, columns_ = 1;
   Operand x_, y_, dy_, dx_;
   int parts_ = 1;
-  size_t part_bytes_ = 0, row_at_ = 0, other_row_at_ = 0, result_at_ = 0, tiles_[6] = {};
+  size_t part_bytes_ = 0, row_at_ = 0, other_row_at_ = 0, result_at_ = 0, tiles_[3] = {};
   const TileFunctions *functions_ = &functions("softmax"), *log_functions_ = &functions("log softmax"),
                       *gradient_ = &functions("gradient of softmax"),
                       *log_gradient_ = &functions("gradient of log softmax"), *product_ = &functions("product"),

@@ -38,28 +38,26 @@ inline Operand output_gradient(const KernelSetup& s, size_t i) {
   return {Part::output_gradient, i, s.outputs[i].dtype, s.outputs[i].shape};
 }
 
-// Types that load() and store() know.
+// Types that loops know.
 bool is_tile_type(DType);
+inline Element element_type(DType type) {
+  return type == DType::bf16      ? Element::bf16
+         : type == DType::f16     ? Element::f16
+         : type == DType::boolean ? Element::boolean
+                                  : Element::f32;
+}
 inline Index tile_type_bytes(DType type) { return type == DType::f32 ? 4 : type == DType::boolean ? 1 : 2; }
-inline const char* element(DType type, const void* base, Index offset) {
-  return static_cast<const char*>(base) + offset * tile_type_bytes(type);
+inline Values values_at(DType type, const void* base, Index offset) {
+  return {static_cast<const char*>(base) + offset * tile_type_bytes(type), element_type(type)};
+}
+inline Place place_at(DType type, void* base, Index offset, bool streamed = false) {
+  return {static_cast<char*>(base) + offset * tile_type_bytes(type), element_type(type), streamed};
 }
 
 // n elements from `offset` on, in f32: where they lie, or converted into `buffer`.
 const float* load(DType, const void* base, Index offset, Index n, float* buffer);
 float load_one(DType, const void* base, Index offset);
-// n results into memory; `streamed` past the caches. `narrow` is room for a converted tile (n <= tile_elements).
-void store(DType, void* base, Index offset, const float* values, Index n, bool streamed, void* narrow);
-
-// Elements between streaming stores: more of them fill the queue of stores, which then holds up loads. Seen on a Zen 4
-// for a product of two tensors, GB/s by the length of such bursts: 128 28-39, 256 17, 512 17-22, 1024 20.
-inline constexpr Index streaming_burst = 128;
-
-// Asks for n elements from `offset` on, a burst at a time, while others are computed and stored: memory stays busy.
-inline void prefetch(DType type, const void* base, Index offset, Index n) {
-  const char* from = element(type, base, offset);
-  for (Index i = 0; i < n * tile_type_bytes(type); i += 64) __builtin_prefetch(from + i, 0, 2);
-}
+void store(DType, void* base, Index offset, const float* values, Index n);
 
 // Whether an operation that touches so many bytes should write past the caches.
 bool exceeds_caches(double bytes);

@@ -11,7 +11,9 @@
 namespace d5::onednn::own {
 namespace {
 
-constexpr size_t most_axes = 16, most_sources = 32;
+constexpr size_t most_axes = 16, most_sources = 32, most_inputs = 4;
+constexpr Index long_elements = 1 << 14;  // of a piece that needs no tile
+constexpr Index rows_at_once = 4;         // of rows that are combined element by element
 
 float start_of(Reduce how) {
   switch (how) {
@@ -33,12 +35,10 @@ struct Sums {
     std::fill_n(first, n, start_of(how));
     if (second) std::fill_n(second, n, 0.0f);
   }
-  // Element by element.
-  void add(Index at, const float* x, Index n) const {
-    if (second)
-      loops().merge_pairs[pair_index(how)](first + at, second + at, x, n);
-    else
-      loops().merge[static_cast<size_t>(how)](first + at, x, n);
+  // Element by element, of so many rows.
+  void add(Index at, const float* x, Index n, Index stride = 0, Index rows = 1) const {
+    if (!second) return loops().merge_rows[static_cast<size_t>(how)](first + at, x, stride, rows, n);
+    loops().merge_pairs[pair_index(how)](first + at, second + at, x, stride, rows, n);
   }
   // All n into one.
   void add_all(Index at, const float* x, Index n) const {
@@ -73,14 +73,17 @@ struct Sums {
     }
   }
   // Stores n results; `at` is where they are here, `offset` where they go.
-  void finish(const Finish& f, const Operand& target, const Buffers& b, Index at, Index offset, Index n, bool streamed,
-              void* narrow) const {
-    float* values = first + at;
-    if (f.keep_first) store(DType::f32, f.keep_first->data(b), offset, values, n, false, nullptr);
-    if (f.keep_second) store(DType::f32, f.keep_second->data(b), offset, second + at, n, false, nullptr);
-    const float* in[2] = {values, second ? second + at : nullptr};
-    if (f.function) f.function(in, values, n, f.parameters.data());
-    store(target.type, target.data(b), offset, values, n, streamed, narrow);
+  void finish(const Finish& f, const Operand& target, const Buffers& b, Index at, Index offset, Index n,
+              bool streamed) const {
+    if (f.keep_first) store(DType::f32, f.keep_first->data(b), offset, first + at, n);
+    const Values in[2] = {{first + at}, {second ? second + at : nullptr}};
+    if (f.keep_second) {
+      const Place kept = place_at(DType::f32, f.keep_second->data(b), offset);
+      const auto& function = f.function_of_second;
+      function ? function(in + 1, kept, n, f.parameters.data()) : loops().convert(in[1], kept, n);
+    }
+    const Place to = place_at(target.type, target.data(b), offset, streamed);
+    f.function ? f.function(in, to, n, f.parameters.data()) : loops().convert(in[0], to, n);
   }
 };
 
@@ -114,18 +117,17 @@ struct Traversal::Position {
   }
 };
 
-// What one thread does: it turns sources into tiles and runs chains.
+// What one thread does: it finds sources, or makes tiles of them, and runs chains.
 struct Traversal::Worker {
   const Traversal& t;
   const Buffers& buffers;
   char* scratch;
-  std::array<const float*, most_sources> tiles{};
+  std::array<Values, most_sources> tiles{};
   std::array<bool, most_sources> ready{};
   Index row = -1;  // the last one loaded
 
   float* buffer(size_t s) const { return reinterpret_cast<float*>(scratch + s * tile_bytes); }
   float* result() const { return buffer(t.sources_.size()); }
-  void* narrow() const { return buffer(t.sources_.size() + 1); }
   float* partial(const Target& target) const { return reinterpret_cast<float*>(scratch + target.partial); }
   Sums sums(const Target& target) const {
     return {target.how, partial(target), is_pair(target.how) ? partial(target) + target.elements : nullptr};
@@ -141,34 +143,31 @@ struct Traversal::Worker {
     }
   }
 
-  const float* load_source(size_t s, const Position& position, const Unit& u) const {
+  Values load_source(size_t s, const Position& position, const Unit& u) const {
     const Source& source = t.sources_[s];
     float* to = buffer(s);
     if (source.is_constant) {
       loops().fill(to, source.value, tile_elements);
-      return to;
+      return {to};
     }
     const void* base = source.operand.data(buffers);
-    const Index step = source.strides.back();
-    const auto row = [&](const Position& p, float* place, Index n) {
-      const Index offset = p.offset(source.strides) + u.inner * step;
-      if (step != 0) return load(source.operand.type, base, offset, n, place);
-      loops().fill(place, load_one(source.operand.type, base, offset), n);
-      return static_cast<const float*>(place);
-    };
-    if (u.rows == 1) return row(position, to, u.length);
-    if (source.flat) return row(position, to, u.elements());
+    const DType type = source.operand.type;
+    const Index step = source.strides.back(), offset = position.offset(source.strides) + u.inner * step;
+    if (step != 0 && (u.rows == 1 || source.flat)) return values_at(type, base, offset);
     Position at = position;
     for (Index r = 0; r < u.rows; ++r, at.next()) {
-      const float* found = row(at, to + r * u.length, u.length);
-      if (found != to + r * u.length) std::memcpy(to + r * u.length, found, sizeof(float) * u.length);
+      const Index from = at.offset(source.strides) + u.inner * step;
+      if (step != 0)
+        loops().convert(values_at(type, base, from), {to + r * u.length}, u.length);
+      else
+        loops().fill(to + r * u.length, load_one(type, base, from), u.length);
     }
-    return to;
+    return {to};
   }
 
-  // The chain on n elements; the last link writes to `last`, unless it is the value of a source as it is.
-  const float* run_chain(const Target& target, float* last, Index n) const {
-    const float *in[most_sources], *previous = nullptr;
+  // The chain on n elements; the last link writes to `last`, unless it is a source as it is.
+  Values run_chain(const Target& target, const Place& last, Index n) const {
+    Values in[most_inputs], previous{};
     for (const Link& link : target.chain) {
       if (!link.function) {
         previous = tiles[link.sources[0]];
@@ -176,18 +175,24 @@ struct Traversal::Worker {
       }
       for (size_t k = 0; k < link.sources.size(); ++k)
         in[k] = link.sources[k] == Link::previous ? previous : tiles[link.sources[k]];
-      float* out = &link == &target.chain.back() ? last : result();
+      const Place out = &link == &target.chain.back() ? last : Place{result()};
       link.function(in, out, n, link.parameters.data());
-      previous = out;
+      previous = {out.data, out.type};
     }
     return previous;
   }
 
+  const float* floats_of(const Target& target, Index n) const {
+    const Values found = run_chain(target, {result()}, n);
+    if (found.type == Element::f32) return static_cast<const float*>(found.data);
+    loops().convert(found, {result()}, n);
+    return result();
+  }
+
   void write(const Target& target, Index offset, Index n) const {
-    void* base = target.operand.data(buffers);
-    const bool direct = target.operand.type == DType::f32 && !t.streamed_;
-    const float* values = run_chain(target, direct ? static_cast<float*>(base) + offset : result(), n);
-    store(target.operand.type, base, offset, values, n, t.streamed_, narrow());
+    const Place to = place_at(target.operand.type, target.operand.data(buffers), offset, t.streamed_);
+    const Values found = run_chain(target, to, n);
+    if (found.data != to.data) loops().convert(found, to, n);
   }
 };
 
@@ -265,9 +270,10 @@ void Traversal::prepare() {
   length_ = sizes_.back();
   rows_ = 1;
   for (size_t axis = 0; axis + 1 < sizes_.size(); ++axis) rows_ *= sizes_[axis];
-  const bool writes = std::ranges::any_of(targets_, [](const Target& t) { return !t.reduced; });
-  unit_ = streamed_ && writes ? streaming_burst : tile_elements;
-  rows_per_unit_ = std::max<Index>(1, unit_ / std::max<Index>(1, length_));
+  unit_ = needs_tiles() ? tile_elements : long_elements;
+  rows_per_unit_ = std::max<Index>(1, tile_elements / std::max<Index>(1, length_));
+  const bool as_they_lie = std::ranges::all_of(sources_, [](const Source& s) { return s.flat; });
+  if (!needs_tiles() && as_they_lie && length_ <= unit_) rows_per_unit_ = std::max(rows_per_unit_, rows_at_once);
   pieces_per_row_ = (length_ + unit_ - 1) / unit_;
 
   gathered_ = targets_.size() == 1 && targets_[0].reduced && targets_[0].elements > most_partials;
@@ -279,13 +285,25 @@ void Traversal::prepare() {
   }
   flat_ = std::ranges::all_of(sources_, [](const Source& s) { return s.flat || s.is_constant; }) &&
           std::ranges::none_of(targets_, [](const Target& t) { return t.reduced; });
-  part_bytes_ = (sources_.size() + 2) * tile_bytes;
+  part_bytes_ = (sources_.size() + 1) * tile_bytes;
   for (Target& t : targets_) {
     if (!t.reduced) continue;
     t.partial = part_bytes_;
-    if (gathered_) t.elements = tile_elements;  // of a unit
+    if (gathered_) t.elements = std::max(unit_, tile_elements);  // of a unit
     part_bytes_ += aligned_bytes((is_pair(t.how) ? 2 : 1) * static_cast<size_t>(t.elements) * sizeof(float));
   }
+}
+
+// Whether anything must be converted, repeated or kept between functions. Several targets share what they read while it
+// is in the first cache.
+bool Traversal::needs_tiles() const {
+  if (targets_.size() > 1) return true;
+  for (const Source& s : sources_)
+    if (s.is_constant || s.strides.back() == 0) return true;
+  const Target& t = targets_[0];
+  const auto functions = std::ranges::count_if(t.chain, [](const Link& link) { return link.function != nullptr; });
+  const bool wide = sources_[t.chain[0].sources[0]].operand.type == DType::f32;
+  return t.reduced ? functions > 0 || !wide : functions > 1;
 }
 
 Index Traversal::units() const {
@@ -304,6 +322,9 @@ Traversal::Unit Traversal::unit(Index number) const {
 }
 
 void Traversal::run_part(int part, const Buffers& buffers) const {
+  const auto of_row = [](const Target& t) {  // one result for each element of a row, whichever row it is
+    return t.strides.back() != 0 && std::all_of(t.strides.begin(), t.strides.end() - 1, [](Index i) { return i == 0; });
+  };
   Worker worker{*this, buffers, part_scratch(buffers, part)};
   for (const Target& t : targets_)
     if (t.reduced) worker.sums(t).clear(t.elements);
@@ -320,8 +341,12 @@ void Traversal::run_part(int part, const Buffers& buffers) const {
         worker.write(t, u.row * length_ + u.inner, u.elements());
         continue;
       }
-      const float* values = worker.run_chain(t, worker.result(), u.elements());
+      const float* values = worker.floats_of(t, u.elements());
       const Sums sums = worker.sums(t);
+      if (of_row(t)) {
+        sums.add(u.inner, values, u.length, u.length, u.rows);
+        continue;
+      }
       const auto add = [&](const Position& at, const float* of_row) {
         const Index offset = at.offset(t.strides);
         if (t.strides.back() == 0)
@@ -354,13 +379,14 @@ void Traversal::run_flat(int part, const Buffers& buffers) const {
   for (Index number = first; number < last; ++number) {
     const Index offset = number * unit_, n = std::min(unit_, total - offset);
     for (size_t s = 0; s < sources_.size(); ++s)
-      if (bases[s]) worker.tiles[s] = load(sources_[s].operand.type, bases[s], offset, n, worker.buffer(s));
+      if (bases[s]) worker.tiles[s] = values_at(sources_[s].operand.type, bases[s], offset);
     for (const Target& t : targets_) worker.write(t, offset, n);
   }
   if (streamed_) loops().fence();
 }
 
-// One reduced target whose partial results would not fit the caches: a unit is a tile of it, which needs no partner.
+// One reduced target: a unit is a piece of it that needs no partner, because partial results of the whole would not fit
+// the caches or because there are enough pieces for all threads.
 void Traversal::run_gathered(int part, const Buffers& buffers) const {
   const Target& t = targets_[0];
   Worker worker{*this, buffers, part_scratch(buffers, part)};
@@ -368,32 +394,34 @@ void Traversal::run_gathered(int part, const Buffers& buffers) const {
   Index kept = 1, reduced = 1;
   for (size_t axis = 0; axis + 1 < sizes_.size(); ++axis) (t.strides[axis] != 0 ? kept : reduced) *= sizes_[axis];
   const bool across = t.strides.back() != 0;  // the innermost axis is kept
-  // Several rows at once where nothing else is combined into theirs.
-  const Index rows = !across && reduced == 1 ? std::min(rows_per_unit_, tile_elements) : 1;
+  // Where nothing else is combined into theirs: rows that fit a tile at once.
+  const Index rows = !across && reduced == 1 ? rows_per_unit_ : 1;
+  // Across: rows at equal distances, as they lie.
+  const size_t next_axis = sizes_.size() > 1 ? sizes_.size() - 2 : 0;
+  const bool together = across && sizes_.size() > 1 && t.strides[next_axis] == 0 && !needs_tiles();
   const Index pieces = across ? pieces_per_row_ : 1;
   const Index count = (kept + rows - 1) / rows * pieces;
   Position position{sizes_};
   const Index first = count * part / parts_, last = count * (part + 1) / parts_;
   for (Index number = first; number < last; ++number) {
-    const Index row = number / pieces * rows, inner = number % pieces * tile_elements;
-    const Index taken = std::min(rows, kept - row), width = std::min(tile_elements, length_ - inner);
-    const Index results = across ? width : taken;
+    const Index row = number / pieces * rows, inner = number % pieces * unit_;
+    const Index taken = std::min(rows, kept - row), results = across ? std::min(unit_, length_ - inner) : taken;
     sums.clear(results);
-    for (Index r = 0; r < reduced; ++r) {
+    for (Index r = 0, step = 1; r < reduced; r += step) {
       position.set(row, r, t.strides);
+      if (together) step = std::min(rows_at_once, sizes_[next_axis] - position.at[next_axis]);
       for (Index piece = 0; piece < (across ? 1 : pieces_per_row_); ++piece) {
-        const Index start = across ? inner : piece * tile_elements;
-        const Unit u{row, taken, start, std::min(tile_elements, length_ - start)};
+        const Index start = across ? inner : piece * unit_;
+        const Unit u{row, taken, start, std::min(unit_, length_ - start)};
         worker.load_sources(position, u);
-        const float* values = worker.run_chain(t, worker.result(), u.elements());
+        const float* values = worker.floats_of(t, u.elements());
         if (across)
-          sums.add(0, values, u.length);
+          sums.add(0, values, u.length, together ? sources_[0].strides[next_axis] : 0, step);
         else
           for (Index k = 0; k < taken; ++k) sums.add_all(k, values + k * u.length, u.length);
       }
     }
-    sums.finish(t.finish, t.operand, buffers, 0, across ? row * length_ + inner : row, results, streamed_,
-                worker.narrow());
+    sums.finish(t.finish, t.operand, buffers, 0, across ? row * length_ + inner : row, results, streamed_);
   }
   if (streamed_) loops().fence();
 }
@@ -412,7 +440,7 @@ void Traversal::join_partials(const Target& t, const Buffers& buffers) const {
         else
           total.add(at, more.first + at, n);
       }
-      total.finish(t.finish, t.operand, buffers, at, at, n, false, nullptr);
+      total.finish(t.finish, t.operand, buffers, at, at, n, false);
     }
   };
   parallel_for(t.elements, tile_elements, std::ref(body));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One walk over a broadcast index space, tile by tile, on all threads. Sources are read once and become tiles of f32;
-// every target is a chain of tile functions of them, stored elementwise or combined over the axes along which the
-// target is broadcast. A step neither allocates nor copies.
+// One walk over a broadcast index space, piece by piece, on all threads. Sources are read once, where they lie or as
+// tiles of f32 where they are broadcast; every target is a chain of tile functions of them, stored elementwise or
+// combined over the axes along which the target is broadcast. A step neither allocates nor copies.
 #pragma once
 
 #include <array>
@@ -24,11 +24,12 @@ struct Link {
 };
 
 // What becomes of a combined result, or of the two of a pair: function(first, second), null for first itself. Both may
-// be kept as they are, too, in f32.
+// be kept, too, in f32; of the second function_of_second, or itself.
 struct Finish {
   TileFunction function = nullptr;
   Parameters4 parameters{};
   std::optional<Operand> keep_first = {}, keep_second = {};
+  TileFunction function_of_second = nullptr;
 };
 
 class Traversal {
@@ -82,6 +83,7 @@ class Traversal {
   struct Worker;    // one part of the walk
 
   void collapse();
+  bool needs_tiles() const;
   Index units() const;
   Unit unit(Index number) const;
   void run_flat(int part, const Buffers&) const;
@@ -94,11 +96,11 @@ class Traversal {
   std::vector<Source> sources_;
   std::vector<Target> targets_;
   std::vector<Index> sizes_;    // collapsed
-  Index unit_ = tile_elements;  // elements of a unit at most
+  Index unit_ = tile_elements;  // elements of a piece of a row at most
   Index rows_ = 1, length_ = 1, rows_per_unit_ = 1, pieces_per_row_ = 1;
   bool streamed_ = false;
   bool flat_ = false;      // nothing is broadcast or reduced
-  bool gathered_ = false;  // one large reduced target: units are tiles of it
+  bool gathered_ = false;  // one reduced target, in pieces that have no partner elsewhere
   int parts_ = 1;
   size_t part_bytes_ = 0;
 };

@@ -52,7 +52,7 @@ struct HardSwish {
   }
 };
 struct Gelu {
-  D5_INLINE static float half(float x) { return 0.5f + 0.5f * erf_of(x * 0x1.6a09e6p-1f); }
+  D5_INLINE static float half(float x) { return half_of_erf(x * 0x1.6a09e6p-1f); }
   D5_INLINE static float value(float x, const Parameters&) { return x * half(x); }
   D5_INLINE static float slope(float x, const Parameters&) {
     return half(x) + x * 0x1.988454p-2f * exp_of(-0.5f * x * x);  // 1 / sqrt(2 pi)

@@ -2,8 +2,7 @@
 // From functions of numbers to functions of tiles. `p` are the operator's attributes (Parameters).
 #pragma once
 
-#include "d5/backends/onednn/own/loops.hpp"
-#include "d5/backends/onednn/own/loops/math.hpp"
+#include "d5/backends/onednn/own/loops/blocks.hpp"
 
 namespace d5::onednn::own::D5_ISA {
 
@@ -12,48 +11,47 @@ struct Parameters {  // a copy: the compiler need not fear that a store changes 
   explicit Parameters(const float* p) : a(p[0]), b(p[1]), c(p[2]), d(p[3]) {}
 };
 
-#define D5_EACH_OF(i, n) _Pragma("omp simd") for (int64_t i = 0; i < (n); ++i)
-#define D5_EACH(n) D5_EACH_OF(i, n)
+// in[0] to in[inputs - 1] of a tile function.
+template <int inputs, class F>
+D5_INLINE void each_of(const Values* in, const Place& out, int64_t n, F&& f) {
+  Values first[inputs];
+  for (int k = 0; k < inputs; ++k) first[k] = in[k];
+  each(first, out, n, f);
+}
 
 template <class F>
-void unary_value(const float* const* in, float* out, int64_t n, const float* parameters) {
-  const float* x = in[0];
+void unary_value(const Values* in, const Place& out, int64_t n, const float* parameters) {
   const Parameters p(parameters);
-  D5_EACH(n) out[i] = F::value(x[i], p);
+  each_of<1>(in, out, n, [&](auto& x, int64_t i) { return F::value(x[0][i], p); });
 }
 template <class F>
-void unary_gradient(const float* const* in, float* out, int64_t n, const float* parameters) {
-  const float *x = in[0], *dy = in[1];
+void unary_gradient(const Values* in, const Place& out, int64_t n, const float* parameters) {
   const Parameters p(parameters);
-  D5_EACH(n) out[i] = dy[i] * F::slope(x[i], p);
+  each_of<2>(in, out, n, [&](auto& x, int64_t i) { return x[1][i] * F::slope(x[0][i], p); });
 }
 template <class F>
-void binary_value(const float* const* in, float* out, int64_t n, const float* parameters) {
-  const float *a = in[0], *b = in[1];
+void binary_value(const Values* in, const Place& out, int64_t n, const float* parameters) {
   const Parameters p(parameters);
-  D5_EACH(n) out[i] = F::value(a[i], b[i], p);
+  each_of<2>(in, out, n, [&](auto& x, int64_t i) { return F::value(x[0][i], x[1][i], p); });
 }
 template <class F>
-void binary_gradient_a(const float* const* in, float* out, int64_t n, const float* parameters) {
-  const float *a = in[0], *b = in[1], *dy = in[2];
+void binary_gradient_a(const Values* in, const Place& out, int64_t n, const float* parameters) {
   const Parameters p(parameters);
-  D5_EACH(n) out[i] = F::slope_a(a[i], b[i], dy[i], p);
+  each_of<3>(in, out, n, [&](auto& x, int64_t i) { return F::slope_a(x[0][i], x[1][i], x[2][i], p); });
 }
 template <class F>
-void binary_gradient_b(const float* const* in, float* out, int64_t n, const float* parameters) {
-  const float *a = in[0], *b = in[1], *dy = in[2];
+void binary_gradient_b(const Values* in, const Place& out, int64_t n, const float* parameters) {
   const Parameters p(parameters);
-  D5_EACH(n) out[i] = F::slope_b(a[i], b[i], dy[i], p);
+  each_of<3>(in, out, n, [&](auto& x, int64_t i) { return F::slope_b(x[0][i], x[1][i], x[2][i], p); });
 }
 template <class F>
-void ternary_value(const float* const* in, float* out, int64_t n, const float*) {
-  const float *a = in[0], *b = in[1], *c = in[2];
-  D5_EACH(n) out[i] = F::value(a[i], b[i], c[i]);
+void ternary_value(const Values* in, const Place& out, int64_t n, const float*) {
+  each_of<3>(in, out, n, [&](auto& x, int64_t i) { return F::value(x[0][i], x[1][i], x[2][i]); });
 }
 template <class F, int input>
-void ternary_gradient(const float* const* in, float* out, int64_t n, const float*) {
-  const float *a = in[0], *b = in[1], *c = in[2], *dy = in[3];
-  D5_EACH(n) out[i] = F::template slope<input>(a[i], b[i], c[i], dy[i]);
+void ternary_gradient(const Values* in, const Place& out, int64_t n, const float*) {
+  each_of<4>(in, out, n,
+             [&](auto& x, int64_t i) { return F::template slope<input>(x[0][i], x[1][i], x[2][i], x[3][i]); });
 }
 
 template <class F>
@@ -65,6 +63,18 @@ constexpr TileFunctions binary(const char* op, unsigned reads = 3) {
   return {op, 2, binary_value<F>, {binary_gradient_a<F>, binary_gradient_b<F>}, reads};
 }
 
+void convert(const Values& from, const Place& to, int64_t n);
+void stream(void* target, const void* source, int64_t bytes);
+void fence();
+float sum_of_squares(const float* x, float mean, int64_t n);
+void normalize(const Place& y, const float* x, float mean, float rstd, const float* gain, const float* bias, int64_t n);
+void normalize_shared(const Place& y, const float* x, float mean, float rstd, float gain, float bias, int64_t n);
+void normalize_sums(const float* x, const float* dy, float mean, float rstd, const float* gain, int64_t n,
+                    float sums[2]);
+void normalize_gradient(const Place& dx, const float* x, const float* dy, float mean, float rstd, const float* gain,
+                        float a, float b, float* dgain, float* dbias, int64_t n);
+void normalize_gradient_shared(const Place& dx, const float* x, const float* dy, float mean, float rstd, float gain,
+                               float a, float b, int64_t n);
 void transpose_2(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride, int64_t rows,
                  int64_t columns);
 void transpose_4(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementary functions of f32 as straight-line code that compilers turn into vector instructions. Largest errors in
-// units of the last place, against double over a dense sweep (tests/unit/backends/own_math_test.cpp):
-//   exp, expm1, log, log1p 2; tanh, erf, sin, cos 3; sinh, cosh, asin, atan 4; tan, acos, asinh, acosh, atanh 5;
+// units of the last place, against double over a dense sweep (tests/unit/backends/own_loops_test.cpp):
+//   exp, expm1, log, log1p 2; sin, cos 3; tanh, erf, sinh, cosh, asin, atan 4; tan, acos, asinh, acosh, atanh 5;
 //   pow: exp(b log a), which multiplies the error of the logarithm by |b log a|.
-// Exponentials below 2^-126.5 are 0; sin, cos and tan hold for |x| < 2^20, beyond which their
+// Exponentials below 2^-126 are 0 or off by less than 2^-126; sin, cos and tan hold for |x| < 2^20, beyond which their
 // callers take the library's.
 #pragma once
 
@@ -37,33 +37,37 @@ D5_INLINE float ceil_of(float x) {
 }
 D5_INLINE float trunc_of(float x) { return with_sign(floor_of(absolute(x)), x); }
 
-// x = n log 2 + r with |r| <= log(2) / 2; the result is p with exp(r) = 1 + r + r^2 p, and 2^n. The last bits of
-// `shifted` are n + 127, the exponent of 2^n: 0 for n = -127, where the power is 0. n stops at 127, so that r grows to
-// log 2 before exp(r) 2^n overflows; the polynomial holds from -log(2) / 2 to there.
+// x = n log 2 + r with |r| <= log(2) / 2; the result is p with exp(r) = 1 + r + r^2 p, and the last bits of `shifted`
+// are n. Holds for |x| < 2^20.
 struct Reduced {
-  float r, p, power;
+  float r, p;
+  uint32_t shifted;
 };
 D5_INLINE Reduced reduced_exp(float x) {
-  constexpr float rounder = 0x1.8p23f + 127.0f;
-  const float bounded = x < -88.3f ? -88.3f : x;
-  const float free = bounded * 0x1.715476p+0f + rounder, shifted = free > rounder + 127.0f ? rounder + 127.0f : free;
-  const float whole = shifted - rounder;
-  const float r = (bounded - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
-  float p = 0x1.e9e8d0p-13f;
-  p = p * r + 0x1.6a876cp-10f;
-  p = p * r + 0x1.10d928p-7f;
-  p = p * r + 0x1.5558aep-5f;
-  p = p * r + 0x1.555582p-3f;
+  constexpr float rounder = 0x1.8p23f;
+  const float shifted = x * 0x1.715476p+0f + rounder, whole = shifted - rounder;
+  const float r = (x - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+  float p = 0x1.6a2314p-10f;
+  p = p * r + 0x1.123a8ep-7f;
+  p = p * r + 0x1.5558f6p-5f;
+  p = p * r + 0x1.555490p-3f;
   p = p * r + 0x1.fffffcp-2f;
-  return {r, p, float_of(bits_of(shifted) << 23)};
+  return {r, p, bits_of(shifted)};
 }
+// exp(r) is near 1, so that 2^n is added to its exponent. Beyond the range the choice comes last: before it compilers
+// would carry the bounds as constants through everything that follows.
 D5_INLINE float exp_of(float x) {
   const Reduced e = reduced_exp(x);
-  return ((e.p * e.r + 1.0f) * e.r + 1.0f) * e.power;
+  const float y = float_of(bits_of((e.p * e.r + 1.0f) * e.r + 1.0f) + (e.shifted << 23));
+  const float finite = x < 0x1.62e430p+6f ? y : x + __builtin_inff();  // NaN stays
+  return x < -0x1.5d58a0p+6f ? 0.0f : finite;
 }
+// For x < 88.
 D5_INLINE float expm1_of(float x) {
-  const Reduced e = reduced_exp(x);
-  return (e.r + e.r * e.r * e.p) * e.power + (e.power - 1.0f);
+  const float bounded = x < -30.0f ? -30.0f : x;
+  const Reduced e = reduced_exp(bounded);
+  const float power = float_of((e.shifted << 23) + 0x3f800000u);
+  return (e.r + e.r * e.r * e.p) * power + (power - 1.0f);
 }
 
 // log of 2^e m with m in [sqrt(1/2), sqrt(2)), s = (m - 1) / (m + 1): log m = 2 atanh s.
@@ -91,9 +95,20 @@ D5_INLINE float log1p_of(float u) {
 }
 
 D5_INLINE float sigmoid_of(float x) { return 1.0f / (1.0f + exp_of(-x)); }
+D5_INLINE float within(float x, float bound) { return x < -bound ? -bound : x > bound ? bound : x; }
+// tanh and erf: 2 t / (1 + t^2) with t = p / q, where the error of t counts the less the nearer the result is to 1; t
+// is tanh of half the argument (for erf of half of what tanh needs to give it), up to where f32 has no number below 1.
+// The common factor of p and q (1.84, 1.72) puts what is rounded near 0 just below a power of two, where rounding is
+// finest.
+struct Ratio {
+  float p, q;
+};
+D5_INLINE float doubled(const Ratio& t) { return 2.0f * t.p * t.q / (t.p * t.p + t.q * t.q); }
 D5_INLINE float tanh_of(float x) {
-  const float a = absolute(x), t = expm1_of(a > 10.0f ? 20.0f : 2.0f * a);
-  return x != x ? x : with_sign(t / (t + 2.0f), x);
+  const float a = within(x, 9.05f), z = a * a;
+  const float p = (0x1.b86b58p-14f * z + 0x1.c0b332p-6f) * z + 0x1.d70a3ep-1f;
+  const float q = ((0x1.2ef352p-19f * z + 0x1.22d724p-9f) * z + 0x1.aa3394p-3f) * z + 0x1.d70a3ep+0f;
+  return doubled({a * p, q});
 }
 D5_INLINE float half_exp(float x) {  // exp(x) / 2, also where exp(x) is too large
   const float root = exp_of(0.5f * x);
@@ -109,28 +124,19 @@ D5_INLINE float cosh_of(float x) {
 }
 D5_INLINE float softplus_of(float x) { return (x > 0.0f ? x : x != x ? x : 0.0f) + log1p_of(exp_of(-absolute(x))); }
 
-// erf: an odd polynomial up to 1, then 1 - exp(-q(|x|)) with q = -log erfc.
-D5_INLINE float erf_of(float x) {
-  const float a = absolute(x), z = x * x;
-  float p = 0x1.4c5cb4p-14f;
-  p = p * z - 0x1.a5197ap-11f;
-  p = p * z + 0x1.542fecp-8f;
-  p = p * z - 0x1.b7fec4p-6f;
-  p = p * z + 0x1.ce2d52p-4f;
-  p = p * z - 0x1.812740p-2f;
-  p = p * z + 0x1.06eba8p-3f;
-  const float near = x + x * p;
-  const float b = a < 4.0f ? a : 4.0f;
-  float q = 0x1.6bcc70p-16f;
-  q = q * b - 0x1.cebe4ap-12f;
-  q = q * b + 0x1.138aa8p-8f;
-  q = q * b - 0x1.9d01dcp-6f;
-  q = q * b + 0x1.bc14bcp-4f;
-  q = q * b + 0x1.44356ep-1f;
-  q = q * b + 0x1.212c0cp+0f;
-  q = q * b - 0x1.8a56eep-13f;
-  const float far = with_sign(1.0f - exp_of(-q), x);
-  return a > 1.0f ? far : near;  // NaN is near
+D5_INLINE Ratio erf_ratio(float x) {
+  const float a = within(x, 3.95f), z = a * a;
+  const float p = ((0x1.1e64d8p-9f * z + 0x1.c6d7acp-6f) * z + 0x1.05e446p-2f) * z + 0x1.f0d912p-1f;
+  const float q =
+      (((0x1.64d18p-13f * z + 0x1.54e804p-7f) * z + 0x1.555e16p-4f) * z + 0x1.eaa74cp-2f) * z + 0x1.b851ecp+0f;
+  return {a * p, q};
+}
+D5_INLINE float erf_of(float x) { return doubled(erf_ratio(x)); }
+// (1 + erf x) / 2 = (p + q)^2 / (2 (p^2 + q^2)), which is 0 where it should be.
+D5_INLINE float half_of_erf(float x) {
+  const Ratio t = erf_ratio(x);
+  const float s = t.p + t.q;
+  return 0.5f * s * s / (t.p * t.p + t.q * t.q);
 }
 
 // x = n pi/2 + r, in double: the first part of pi/2 has 33 bits, so that its product with n < 2^20 is exact.

@@ -7,11 +7,13 @@ namespace d5::onednn::own::D5_ISA {
 namespace {
 
 #define D5_TILE(Name, ARRAYS, VALUE)                                                                   \
-  void Name(const float* const* in, float* out, int64_t n, [[maybe_unused]] const float* parameters) { \
-    [[maybe_unused]] const float *a = in[0], *b = in[ARRAYS > 1], *c = in[ARRAYS > 2 ? 2 : 0],         \
-                                 *d = in[ARRAYS > 3 ? 3 : 0];                                          \
+  void Name(const Values* in, const Place& out, int64_t n, [[maybe_unused]] const float* parameters) { \
     [[maybe_unused]] const Parameters p(parameters);                                                   \
-    D5_EACH(n) out[i] = VALUE;                                                                         \
+    each_of<ARRAYS>(in, out, n, [&](auto& x, int64_t i) {                                              \
+      [[maybe_unused]] const float *a = x[0], *b = x[ARRAYS > 1], *c = x[ARRAYS > 2 ? 2 : 0],          \
+                                   *d = x[ARRAYS > 3 ? 3 : 0];                                         \
+      return VALUE;                                                                                    \
+    });                                                                                                \
   }
 
 D5_TILE(linear, 1, p.a* a[i] + p.b)
@@ -22,7 +24,7 @@ D5_TILE(top_and_log, 2, a[i] + log_of(b[i]))            // log_sum_exp
 D5_TILE(product_or_zero, 2, b[i] > 0.0f ? 0.0f : a[i])  // product_zeros
 
 // x, y, dy and what was kept: to dx.
-D5_TILE(gradient_of_max, 4, a[i] == b[i] ? c[i] / d[i] : 0.0f)               // x, y, dy, ties
+D5_TILE(gradient_of_max, 4, a[i] == b[i] ? c[i] * d[i] : 0.0f)               // x, y, dy, 1 / ties
 D5_TILE(gradient_of_variadic_max, 3, a[i] == b[i] ? c[i] : 0.0f)             // x, y, dy
 D5_TILE(gradient_of_l1, 2, a[i] > 0.0f ? b[i] : a[i] < 0.0f ? -b[i] : 0.0f)  // x, dy
 D5_TILE(gradient_of_l2, 3, b[i] == 0.0f ? 0.0f : c[i] * (a[i] / b[i]))       // x, y, dy
@@ -42,14 +44,31 @@ D5_TILE(gradient_of_log_softmax, 3, b[i] - exp_of(a[i]) * c[i])
 
 }  // namespace
 
-// A sum of 0 stands for "nothing yet", so that inf - inf does not come in.
-void log_sum_exp_merge(float* top, float* sum, const float* x, int64_t n) {
-  D5_EACH(n) {
-    const float old = top[i], now = Largest::join(old, x[i]);
-    const float before = sum[i] == 0.0f || old == now ? sum[i] : sum[i] * exp_of(old - now);
-    const float more = x[i] == now ? 1.0f : exp_of(x[i] - now);
-    sum[i] = now == -__builtin_inff() ? 0.0f : before + more;
-    top[i] = now;
+// A sum of 0 stands for "nothing yet", so that inf - inf does not come in. Four rows at once share the change of scale.
+D5_INLINE float share_of(float x, float top) { return x == top ? 1.0f : exp_of(x - top); }
+D5_INLINE float grown(float sum, float old, float top, float more) {
+  const float before = sum == 0.0f || old == top ? sum : sum * exp_of(old - top);
+  return top == -__builtin_inff() ? 0.0f : before + more;
+}
+void log_sum_exp_merge(float* top, float* sum, const float* x, int64_t stride, int64_t rows, int64_t n) {
+  int64_t row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    const float *a = x + row * stride, *b = a + stride, *c = b + stride, *d = c + stride;
+    D5_EACH(n) {
+      const float old = top[i], most = Largest::join(Largest::join(a[i], b[i]), Largest::join(c[i], d[i]));
+      const float now = Largest::join(old, most);
+      const float more = (share_of(a[i], now) + share_of(b[i], now)) + (share_of(c[i], now) + share_of(d[i], now));
+      sum[i] = grown(sum[i], old, now, more);
+      top[i] = now;
+    }
+  }
+  for (; row < rows; ++row) {
+    const float* a = x + row * stride;
+    D5_EACH(n) {
+      const float old = top[i], now = Largest::join(old, a[i]);
+      sum[i] = grown(sum[i], old, now, share_of(a[i], now));
+      top[i] = now;
+    }
   }
 }
 void log_sum_exp_pair(const float* x, int64_t n, float pair[2]) {
@@ -61,12 +80,14 @@ void log_sum_exp_pair(const float* x, int64_t n, float pair[2]) {
 }
 
 template <class Join>
-D5_INLINE void ties_merge(float* best, float* ties, const float* x, int64_t n) {
-  D5_EACH(n) {
-    const float old = best[i], now = Join::join(old, x[i]);
-    const float kept = now == old ? ties[i] : 0.0f;
-    ties[i] = kept + (x[i] == now ? 1.0f : 0.0f);
-    best[i] = now;
+D5_INLINE void ties_merge(float* best, float* ties, const float* x, int64_t stride, int64_t rows, int64_t n) {
+  for (int64_t row = 0; row < rows; ++row, x += stride) {
+    D5_EACH(n) {
+      const float old = best[i], now = Join::join(old, x[i]);
+      const float kept = now == old ? ties[i] : 0.0f;
+      ties[i] = kept + (x[i] == now ? 1.0f : 0.0f);
+      best[i] = now;
+    }
   }
 }
 template <class Join>
@@ -75,15 +96,21 @@ D5_INLINE void ties_pair(const float* x, int64_t n, float pair[2]) {
   pair[0] = best;
   pair[1] = joined<Plus>(n, [x, best](int64_t i) { return x[i] == best ? 1.0f : 0.0f; });
 }
-void max_ties_merge(float* top, float* ties, const float* x, int64_t n) { ties_merge<Largest>(top, ties, x, n); }
-void min_ties_merge(float* low, float* ties, const float* x, int64_t n) { ties_merge<Smallest>(low, ties, x, n); }
+void max_ties_merge(float* top, float* ties, const float* x, int64_t stride, int64_t rows, int64_t n) {
+  ties_merge<Largest>(top, ties, x, stride, rows, n);
+}
+void min_ties_merge(float* low, float* ties, const float* x, int64_t stride, int64_t rows, int64_t n) {
+  ties_merge<Smallest>(low, ties, x, stride, rows, n);
+}
 void max_ties_pair(const float* x, int64_t n, float pair[2]) { ties_pair<Largest>(x, n, pair); }
 void min_ties_pair(const float* x, int64_t n, float pair[2]) { ties_pair<Smallest>(x, n, pair); }
 
-void product_zeros_merge(float* product, float* zeros, const float* x, int64_t n) {
-  D5_EACH(n) {
-    product[i] *= x[i] == 0.0f ? 1.0f : x[i];
-    zeros[i] += x[i] == 0.0f ? 1.0f : 0.0f;
+void product_zeros_merge(float* product, float* zeros, const float* x, int64_t stride, int64_t rows, int64_t n) {
+  for (int64_t row = 0; row < rows; ++row, x += stride) {
+    D5_EACH(n) {
+      product[i] *= x[i] == 0.0f ? 1.0f : x[i];
+      zeros[i] += x[i] == 0.0f ? 1.0f : 0.0f;
+    }
   }
 }
 void product_zeros_pair(const float* x, int64_t n, float pair[2]) {

@@ -41,20 +41,26 @@ D5_UNARY(Not, truth(x == 0.0f), 0.0f)
 D5_UNARY(IsNaN, truth(x != x), 0.0f)
 D5_UNARY(IsInf, (x == -__builtin_inff() ? p.a : x == __builtin_inff() ? p.b : 0.0f), 0.0f)
 
-// The reduction of the argument holds for |x| < 2^20; a tile that holds anything larger goes to the library.
-template <TileFunction fast, float (*library)(float)>
-void reduced(const float* const* in, float* out, int64_t n, const float* parameters) {
+// The reduction of the argument holds for |x| < 2^20; what holds anything larger goes to the library.
+bool holds(const Values& x, int64_t n) {
+  alignas(64) float room[block_elements];
   float most = 0.0f;
-  for (int64_t i = 0; i < n; ++i) most = larger(absolute(in[0][i]), most);
-  if (most < 0x1p20f) return fast(in, out, n, parameters);
-  for (int64_t i = 0; i < n; ++i) out[i] = library(in[0][i]);
+  for (int64_t at = 0; at < n; at += block_elements) {
+    const int64_t count = n - at < block_elements ? n - at : block_elements;
+    const float* values = fetch(x, at, count, room);
+    for (int64_t i = 0; i < count; ++i) most = larger(absolute(values[i]), most);
+  }
+  return most < 0x1p20f;
+}
+template <TileFunction fast, float (*library)(float)>
+void reduced(const Values* in, const Place& out, int64_t n, const float* parameters) {
+  if (holds(in[0], n)) return fast(in, out, n, parameters);
+  each_of<1>(in, out, n, [](auto& x, int64_t i) { return library(x[0][i]); });
 }
 template <TileFunction fast, float (*slope)(float)>
-void reduced_gradient(const float* const* in, float* out, int64_t n, const float* parameters) {
-  float most = 0.0f;
-  for (int64_t i = 0; i < n; ++i) most = larger(absolute(in[0][i]), most);
-  if (most < 0x1p20f) return fast(in, out, n, parameters);
-  for (int64_t i = 0; i < n; ++i) out[i] = in[1][i] * slope(in[0][i]);
+void reduced_gradient(const Values* in, const Place& out, int64_t n, const float* parameters) {
+  if (holds(in[0], n)) return fast(in, out, n, parameters);
+  each_of<2>(in, out, n, [](auto& x, int64_t i) { return x[1][i] * slope(x[0][i]); });
 }
 float library_sin(float x) { return __builtin_sinf(x); }
 float library_cos(float x) { return __builtin_cosf(x); }
