@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/backends/kernel_store.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "d5/core/guard.hpp"
@@ -12,7 +13,8 @@ size_t rounded(size_t bytes) { return (bytes + alignment_bytes - 1) / alignment_
 // Streams through tensors that lie almost exactly a power of two apart hinder each other (a Zen 4 predicts the way of
 // the first cache by a hash of the address). Seen for a product of two tensors of 256 MiB, GB/s by what lies between
 // them: 256 bytes 24, 2048 31, 65536 41, 66880 42.
-constexpr size_t large_bytes = 4 << 20, large_guard_bytes = 66880;
+constexpr size_t large_bytes = 4 << 20, large_gap_bytes = 66880;
+size_t gap(size_t bytes) { return bytes < large_bytes ? 0 : large_gap_bytes; }
 }  // namespace
 
 KernelStore::KernelStore(const KernelBuffers& plan, bool guarded, int slots) {
@@ -34,7 +36,7 @@ size_t KernelStore::lay_apart(const KernelBuffers& plan, int slots) {
       }
       offsets_[slot][i] = end;
       const size_t begin = end + plan.buffers[i].life.bytes;
-      end = rounded(begin) + (plan.buffers[i].life.bytes < large_bytes ? guard_bytes : large_guard_bytes);
+      end = rounded(begin) + std::max(guard_bytes, gap(plan.buffers[i].life.bytes));
       guards_.push_back({begin, end - begin, plan.buffers[i].name});
     }
   return end;
@@ -46,9 +48,10 @@ size_t KernelStore::lay_shared(const KernelBuffers& plan, int slots) {
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlannedBuffer& buffer = plan.buffers[i];
     lives.push_back(buffer.fixed ? BufferLife{} : buffer.life);
+    lives.back().bytes += gap(lives.back().bytes);
     if (!buffer.fixed) continue;
     for (int slot = 0; slot < slots; ++slot) offsets_[slot][i] = end;
-    end += rounded(buffer.life.bytes);
+    end += rounded(buffer.life.bytes + gap(buffer.life.bytes));
   }
   const MemoryPlan arena = plan_memory(lives);
   for (int slot = 0; slot < slots; ++slot, end += arena.bytes)
