@@ -2,6 +2,7 @@
 #include "d5/bench/net_alone.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "d5/core/rng.hpp"
 #include "d5/measure/interquartile_mean.hpp"
@@ -16,6 +17,26 @@ constexpr double hot_seconds = 0.1, cold_seconds = 0.3;  // for the samples of o
 constexpr size_t fewest = 7, most_hot = 100, most_cold = 30;
 
 }  // namespace
+
+std::vector<size_t> nodes_shown_as(const Graph& graph, const std::string& shown) {
+  std::vector<size_t> found;
+  std::string rest = shown;
+  while (true) {
+    std::optional<size_t> longest;  // names may have a '+' of their own
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const std::string& name = graph.nodes[n].name;
+      if (rest != name && !rest.starts_with(name + "+")) continue;
+      if (!longest || name.size() > graph.nodes[*longest].name.size()) longest = n;
+    }
+    if (!longest) return {};
+    found.push_back(*longest);
+    const size_t length = graph.nodes[*longest].name.size();
+    if (rest.size() == length) break;
+    rest = rest.substr(length + 1);
+  }
+  std::ranges::sort(found);
+  return found;
+}
 
 AloneTimer::AloneTimer(NetRun& net, const std::set<size_t>& nodes)
     : net_(net), specs_(infer_specs(net.graph())), timer_(calibrate_timer()) {

@@ -21,6 +21,10 @@ struct AloneTimes {
   std::string why_not;  // then there are no times
 };
 
+// The nodes of the graph behind what an executor shows to observers: one, or several that it joined
+// ("conv1+bn1+relu1"). Empty where it is a step of the executor's own.
+std::vector<size_t> nodes_shown_as(const Graph&, const std::string& shown);
+
 class AloneTimer {
  public:
   // `nodes` of the network's graph are all that will be asked for: what they read is computed once, here.

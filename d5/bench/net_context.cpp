@@ -6,7 +6,6 @@
 //   sum of the operators + what is outside of them = the whole step
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "d5/bench/net_alone.hpp"
@@ -140,30 +139,9 @@ class ContextSession final : public Session {
     return {order.begin() + outside, order.end() - outside};
   }
 
-  // The nodes of the graph behind what an executor shows: one, or several that it joined, as "conv1+bn1+relu1". None of
-  // them where it is a step of the executor's own.
-  std::vector<size_t> members_of(const std::string& shown) const {
-    const auto& nodes = net_.graph().nodes;
-    std::vector<size_t> members;
-    std::string rest = shown;
-    while (true) {
-      std::optional<size_t> best;
-      for (size_t n = 0; n < nodes.size(); ++n)
-        if ((rest == nodes[n].name || rest.starts_with(nodes[n].name + "+")) &&
-            (!best || nodes[n].name.size() > nodes[*best].name.size()))
-          best = n;
-      if (!best) return {};
-      members.push_back(*best);
-      if (rest == nodes[*best].name) break;
-      rest = rest.substr(nodes[*best].name.size() + 1);
-    }
-    std::ranges::sort(members);
-    return members;
-  }
-
   Row& row_of(const Node& shown, Pass pass) {
     if (specs_.empty()) specs_ = infer_specs(net_.graph());
-    const std::vector<size_t> members = members_of(shown.name);
+    const std::vector<size_t> members = nodes_shown_as(net_.graph(), shown.name);
     std::string shapes, key = fmt::format("{} {}", shown.op, pass == Pass::forward);
     double flops = 0;
     for (const size_t n : members) {

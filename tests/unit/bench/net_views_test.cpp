@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "d5/bench/net_alone.hpp"
 #include "d5/bench/net_case.hpp"
 #include "d5/bench/session.hpp"
 #include "d5/bench/step_observer.hpp"
@@ -209,6 +210,37 @@ TEST_F(NetViews, ContextClosesTheSum) {
       EXPECT_NEAR(sum, whole, 1e-9 * whole) << backend;
       EXPECT_DOUBLE_EQ(flops, context.at("flops").get<double>());
       EXPECT_THAT(record_of(one, outcome).rerun, HasSubstr("--context --top 3"));
+    }
+}
+
+// As an executor shows what it computes together.
+TEST_F(NetViews, JoinedNodesAreFoundAndTimedTogether) {
+  const Graph named{.nodes = {{.op = "A", .name = "a"}, {.op = "B", .name = "a+b"}, {.op = "C", .name = "b"}}};
+  const auto found = [&](const char* shown) { return nodes_shown_as(named, shown); };
+  using Nodes = std::vector<size_t>;
+  EXPECT_EQ(found("a"), Nodes{0});
+  EXPECT_EQ(found("a+b"), Nodes{1});
+  EXPECT_EQ(found("b+a"), (Nodes{0, 2}));
+  EXPECT_EQ(found("a+b+b"), (Nodes{1, 2}));
+  EXPECT_EQ(found("a to channels last"), Nodes{});
+  EXPECT_EQ(found("a+"), Nodes{});
+
+  for (const std::string& backend : backends_here())
+    for (const char* pass : {"forward", "step"}) {
+      NetRun net(fields("net", "lenet", backend, pass));
+      const Outcome outcome = net.open(Depth::check);
+      if (outcome.status != "passed") continue;
+      const auto joined = nodes_shown_as(net.graph(), "conv2+conv2.activation");
+      ASSERT_EQ(joined.size(), 2u);
+      AloneTimer timer(net, {joined.begin(), joined.end()});
+      for (const Pass of : {Pass::forward, Pass::backward}) {
+        if (of == Pass::backward && std::string(pass) == "forward") continue;
+        const AloneTimes both = timer.time(joined, of), one = timer.time({joined[0]}, of);
+        EXPECT_EQ(both.why_not + one.why_not, "") << backend;
+        EXPECT_GT(both.hot_s, 0);
+        EXPECT_GT(both.cold_s, 0);
+        EXPECT_GE(both.hot_samples, 7u);
+      }
     }
 }
 
