@@ -112,6 +112,7 @@ need libcli11-dev CLI/CLI.hpp
 need protobuf-compiler protoc
 need libprotobuf-dev google/protobuf/message_lite.h
 present ccache || wanted+=(ccache)
+present coin/Cbc_C_Interface.h || wanted+=(coinor-libcbc-dev) # the integer program of micro-batching
 if [[ $tests ]]; then
   need libgtest-dev gtest/gtest.h
   need libgmock-dev gmock/gmock.h

@@ -62,7 +62,8 @@ double distance_of(const Tensor& a, const Tensor& b) {
 std::vector<double> flip_distances(const Graph& graph, const std::map<std::string, GraphValue>& inputs) {
   const auto backend = open_backend("reference");
   ParameterSet parameters;
-  const CompileOptions options;
+  CompileOptions options;
+  options.keep_all = true;
   if (const auto reason = backend->why_not(graph, options)) throw CannotRun("{}", *reason);
   const auto executable = backend->compile(graph, parameters, options);
   Mover mover(graph, *executable);
