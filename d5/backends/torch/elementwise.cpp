@@ -111,7 +111,9 @@ Prepared mod(const Setup& setup) {
     return {[](Inputs in, Outputs out) { out[0] = at::remainder(in[0], in[1]); }, "aten::remainder"};
   return {[](Inputs in, Outputs out) {  // its zeros have no sign
             const Tensor rest = at::remainder(in[0], in[1]);
-            out[0] = at::where(rest.eq(0), rest.copysign(in[1]), rest);
+            const Tensor values = rest.detach();  // the same memory, without its gradient
+            values.copy_(at::where(values.eq(0), values.copysign(in[1].detach()), values));
+            out[0] = rest;
           },
           "aten::remainder"};
 }
