@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what deep500 needs and what is not there yet; ./quickstart and ./check call it. A second run installs nothing.
 #   scripts/dependencies.sh [--tests] [--with NAME]... [--without NAME]...
-#   --tests          also what the tests need: GoogleTest, clang for fuzzing, clang-format, python3-jsonschema
+#   --tests          also what the tests need: GoogleTest, clang for fuzzing, clang-format, python3-jsonschema, libonnx-testdata
 #   --with NAME      also the optional part NAME; --without NAME leaves it out. Parts: onednn (on by default), torch
-#                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests), onnxruntime
+#                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests), onnxruntime (on with --tests)
 # System packages come from apt-get (Debian 12, Debian 13, Ubuntu 24.04), as root or with a sudo that asks nothing;
 # where neither works, it says which command to run. oneDNN is the distribution's where that is version 3 or
 # later, else two wheels from the Python package index, unpacked into build/dependencies. LibTorch is a wheel, too,
@@ -25,7 +25,7 @@ onnxruntime_release=1.31.1
 prefix=$PWD/build/dependencies
 parts=(onednn torch onnxruntime)
 
-tests= onednn=1 torch=with_tests onnxruntime=
+tests= onednn=1 torch=with_tests onnxruntime=with_tests
 while (($#)); do
   case $1 in
     --tests) tests=1 ;;
@@ -41,6 +41,7 @@ while (($#)); do
 done
 
 [[ $torch == with_tests ]] && torch=$tests
+[[ $onnxruntime == with_tests ]] && onnxruntime=$tests
 
 # ---- what is there already. A command, a header or a file counts, whoever installed it.
 present() {
@@ -108,7 +109,10 @@ need libfmt-dev fmt/core.h
 need nlohmann-json3-dev nlohmann/json.hpp
 need libtomlplusplus-dev toml++/toml.h
 need libcli11-dev CLI/CLI.hpp
+need protobuf-compiler protoc
+need libprotobuf-dev google/protobuf/message_lite.h
 present ccache || wanted+=(ccache)
+present coin/Cbc_C_Interface.h || wanted+=(coinor-libcbc-dev) # the integer program of micro-batching
 if [[ $tests ]]; then
   need libgtest-dev gtest/gtest.h
   need libgmock-dev gmock/gmock.h
@@ -116,6 +120,8 @@ if [[ $tests ]]; then
   has_jsonschema || needed+=(python3-jsonschema)
   can_fuzz || wanted+=(clang libclang-rt-dev)
   present clang-format || wanted+=(clang-format)
+  [[ ! $onnxruntime ]] || /usr/bin/python3 -c 'import numpy' 2>/dev/null || wanted+=(python3-numpy) # its wheel wants it
+  present /usr/share/libonnx-testdata || wanted+=(libonnx-testdata) # ONNX's own suites of tests
 fi
 fetch_onednn=
 if [[ $onednn ]] && ! has_onednn; then
@@ -213,7 +219,15 @@ if may_install; then
   if [[ $fetch_onednn || $fetch_torch || $fetch_torch_packages || $fetch_onnxruntime ]]; then
     has_venv || needed+=(python3 python3-venv)
   fi
-  ((${#needed[@]} + ${#wanted[@]} == 0)) || install "${needed[@]}" "${wanted[@]}"
+  if ((${#needed[@]} + ${#wanted[@]})); then
+    update_once
+    offered=()
+    for package in "${wanted[@]}"; do
+      apt-cache show "$package" >/dev/null 2>&1 && offered+=("$package") ||
+        echo "Not offered by this machine's apt-get, and not needed: $package"
+    done
+    ((${#needed[@]} + ${#offered[@]} == 0)) || install "${needed[@]}" "${offered[@]}"
+  fi
 else
   [[ $fetch_onednn || $fetch_torch || $fetch_torch_packages || $fetch_onnxruntime ]] && ! has_venv && needed+=(python3-venv)
   ((${#needed[@]} == 0)) || refuse "${needed[@]}" "${wanted[@]}"

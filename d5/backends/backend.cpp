@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "d5/core/plugins.hpp"
+
 namespace d5 {
 namespace {
 
@@ -31,6 +33,10 @@ Enum parse(const std::array<std::pair<const char*, Enum>, n>& all, std::string_v
 
 }  // namespace
 
+bool CompileOptions::keeps(const std::string& value) const {
+  return keep_all || std::ranges::find(keep, value) != keep.end();
+}
+
 Math parse_math(std::string_view name) {
   static constexpr std::array<std::pair<const char*, Math>, 4> all{
       {{"strict", Math::strict}, {"tf32", Math::tf32}, {"bf16", Math::bf16}, {"winograd", Math::winograd}}};
@@ -41,13 +47,6 @@ LayoutChoice parse_layout(std::string_view name) {
   static constexpr std::array<std::pair<const char*, LayoutChoice>, 2> all{
       {{"plain", LayoutChoice::plain}, {"fast", LayoutChoice::fast}}};
   return parse(all, "[backend]", "layout", name);
-}
-
-std::filesystem::path library_folder() {
-  Dl_info info{};
-  if (!dladdr(reinterpret_cast<void*>(&backend_statuses), &info) || !info.dli_fname)
-    throw Error("[backend] libd5 cannot find its own file; set D5_BACKEND_PATH to the folder of the modules");
-  return std::filesystem::absolute(info.dli_fname).parent_path();
 }
 
 DeviceName parse_device(std::string_view text) {

@@ -40,6 +40,14 @@ struct CompileOptions {
   // Gradients of parameters lie in the ParameterSet after backward. False: they may stay where the library made them,
   // as in its users' programs, and only read() finds them.
   bool gradients_in_set = true;
+  // Values between inputs and outputs that can be read after a run, with their gradients; the bytes of others are used
+  // again, or nodes are fused and they never exist.
+  std::vector<std::string> keep = {};
+  bool keep_all = false;  // validation: every value of the graph
+  // backward may be run several times after one forward, at the price of memory: what it reads stays.
+  bool backward_again = false;
+
+  bool keeps(const std::string& value) const;
 };
 Math parse_math(std::string_view);
 LayoutChoice parse_layout(std::string_view);
@@ -81,12 +89,18 @@ class Executable {
 
   virtual ~Executable() = default;
   virtual void forward(const Run&) = 0;
-  virtual void backward(const Run&) = 0;  // after forward of the same slot; output gradients were written (seeded)
+  // After forward of the same slot, once unless CompileOptions::backward_again. Output gradients were written (seeded).
+  virtual void backward(const Run&) = 0;
 
   // A value or gradient by name, canonical (row-major, host). These convert where the native layout differs, and are
   // never part of a timed step. Error for a name that the plan does not keep.
   virtual void write(Role, const std::string& name, const Tensor& canonical, int slot = 0) = 0;
   virtual Tensor read(Role, const std::string& name, int slot = 0) = 0;
+  // The same for inputs and outputs that may be no tensors (sequences, optionals); a backend without those has tensors.
+  virtual void write_value(const std::string& name, const GraphValue& value, int slot = 0) {
+    write(Role::value, name, value.as_tensor(), slot);
+  }
+  virtual GraphValue read_value(const std::string& name, int slot = 0) { return read(Role::value, name, slot); }
   // The bound buffer itself, no copy; absent where its layout is not canonical.
   virtual Tensor view(Role, const std::string& name, int slot = 0) = 0;
 
@@ -163,7 +177,6 @@ struct backend_sources {
     return {&T::statuses, &T::open};
   }
 };
-std::filesystem::path library_folder();  // of libd5; modules, backends.txt and compile.txt lie in d5/ beside it
 // Every backend this build knows of, without opening any.
 std::vector<BackendStatus> backend_statuses();
 // Opens the module if needed. UsageError on an unknown name, Error with the reason where it is off.

@@ -16,52 +16,99 @@
 #include <vector>
 
 #include "d5/backends/backend.hpp"
+#include "d5/core/layout.hpp"
 
 namespace d5 {
 
-// A native layout of one tensor. Null means row-major. Conversions are for checks and checkpoints, not for timed steps.
-class Layout {
- public:
-  virtual ~Layout() = default;
-  virtual size_t bytes() const = 0;
-  virtual std::string name() const = 0;  // two layouts with the same name hold the same bytes
-  virtual void from_plain(const Tensor& plain, void* native) const = 0;
-  virtual void to_plain(const void* native, const Tensor& plain) const = 0;
+// How the axes of a tensor follow each other in memory, outermost first: {0, 2, 3, 1} is channels last. Empty: as in
+// its shape, row-major.
+using AxisOrder = std::vector<size_t>;
+AxisOrder channels_last_order(size_t rank);  // empty below rank 3
+// Whether the elements lie in the same places: axes of one element may be anywhere.
+bool same_places(const AxisOrder&, const AxisOrder&, const Shape&);
+// Sizes as they lie, from the outermost to the innermost.
+Shape lying(const Shape&, const AxisOrder&);
+
+// A node that is computed in the same call, behind the ones before it.
+struct Follower {
+  static constexpr size_t result = SIZE_MAX;      // what was computed so far
+  static constexpr size_t absent = SIZE_MAX - 1;  // an optional input
+  const Node& node;
+  std::vector<size_t> inputs;  // by input of the node: one of KernelSetup::inputs, `result` or `absent`
 };
-using LayoutPtr = std::shared_ptr<const Layout>;
+
+// What a prepared kernel does with memory. Without an answer the plan takes the worst: backward reads everything, and
+// nothing may lie where something else lies. Lists are by input; shorter ones end with false.
+struct KernelMemory {
+  std::optional<std::vector<bool>> backward_inputs, backward_outputs;  // what backward reads
+  std::vector<bool> in_place;                                          // output 0 may lie where this input lies
+  std::optional<size_t> must_in_place;                                 // it has to lie where this one lies, which dies
+  std::vector<bool> passes_gradient;    // the gradient is that of output 0: nothing is computed
+  std::vector<size_t> same_gradient;    // the gradient is that of this input before it; SIZE_MAX: its own
+  std::vector<bool> gradient_in_place;  // the gradient may lie where that of output 0 lies
+  std::vector<bool> adds_gradient;      // backward can add to the gradient (Buffers::adds)
+  size_t most_contributions = 1;        // how many summands of output 0's gradient backward can read
+};
 
 // What a kernel learns before the first step, and what it answers.
 struct KernelSetup {
   const Node& node;
   const Operator& op;
-  std::vector<TensorSpec> inputs, outputs;
+  std::vector<TensorSpec> inputs, outputs;  // with followers: those of all members that come from or go elsewhere
   const CompileOptions& options;
   std::vector<bool> wants_gradient;  // by input; all false: backward is never called
   std::vector<bool> is_parameter;    // by input; constants too: the same over many steps
-  // Values and gradients that someone else reads too, or that a neighbour has in another layout: row-major is a must.
+  // Values and gradients that someone else reads too, or that a neighbour has in another layout: the kernel may not
+  // choose a layout for them in prepare().
   std::vector<bool> plain_inputs, plain_outputs;
+  bool in_network = false;  // other steps run around it: only then KernelMemory and arrange() matter
+  std::vector<Follower> followers = {};
+  // By input: nobody reads it after this call, so that the result may take its bytes.
+  std::vector<bool> dies = {};
+  // By input: others contribute to its gradient, too. Of output 0: how many contributions may reach its gradient.
+  std::vector<bool> shares_gradient = {};
+  size_t contributions = 1;
 
-  // Answers, by input or output; null is row-major. A gradient may differ from its value, except that of a parameter.
-  std::vector<LayoutPtr> input_layouts, output_layouts, input_gradient_layouts, output_gradient_layouts;
+  // How the tensors lie, gradients like their values. On entry to arrange() the inputs as they come, and of an output
+  // what its readers would like; it answers what the kernel wants. Then they are what prepare() finds.
+  std::vector<AxisOrder> input_orders = {}, output_orders = {};
+  // Answer of arrange(): output 0 is input 0 seen otherwise, and nothing is computed.
+  bool is_view = false;
+
+  // Answers of prepare(), by input or output; null is as the order says. A gradient may differ from its value, except
+  // that of a parameter.
+  std::vector<LayoutPtr> input_layouts = {}, output_layouts = {}, input_gradient_layouts = {},
+                         output_gradient_layouts = {};
+  KernelMemory memory = {};
 
   bool training() const;
+  AxisOrder input_order(size_t i) const { return i < input_orders.size() ? input_orders[i] : AxisOrder{}; }
+  AxisOrder output_order(size_t i) const { return i < output_orders.size() ? output_orders[i] : AxisOrder{}; }
 };
 
 // Bound memory, in the layouts the kernel asked for; null where absent.
 struct Buffers {
   int slot = 0;
   std::vector<void*> inputs, outputs, input_gradients, output_gradients;
-  void* workspace = nullptr;           // the slot's own: what forward leaves for backward
-  void* scratch = nullptr;             // shared with other nodes: free again when the call returns
-  const Position* position = nullptr;  // the slot's own: set anew before every forward
+  void* workspace = nullptr;               // the slot's own: what forward leaves for backward, or refresh for forward
+  void* scratch = nullptr;                 // shared with other nodes: free again when the call returns
+  const Position* position = nullptr;      // the slot's own: set anew before every forward
+  std::vector<bool> adds = {};             // by input: backward adds to the gradient; empty: it writes all of them
+  std::vector<void*> more_gradients = {};  // further summands of output 0's gradient
 };
 
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual std::optional<std::string> why_not(const KernelSetup&) const { return {}; }
+  // Whether it computes the last follower in the same call, with those before it.
+  virtual bool fuses(const KernelSetup&) const { return false; }
+  // In a network: which orders of axes it wants. The default is row-major for everything.
+  virtual void arrange(KernelSetup&) const;
   virtual void prepare(KernelSetup&) {}
   virtual void bind(int binding, const Buffers&) = 0;
+  // Parameters or constants were written: what was derived from them (in the workspace) is made anew.
+  virtual void refresh(int /*binding*/) {}
   virtual void forward(int binding) = 0;
   virtual void backward(int binding);  // writes (not adds) the wanted gradients; default: Error
   // With CompileOptions::sparse_gradients: the gradient of this input is written in some of its rows alone (slices

@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "d5/backends/kernel.hpp"
-#include "d5/backends/kernel_plan.hpp"
+#include "d5/backends/kernel_memory.hpp"
+#include "d5/backends/kernel_parameters.hpp"
+#include "d5/backends/kernel_store.hpp"
 #include "d5/core/convert.hpp"
 #include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
@@ -11,22 +12,8 @@
 namespace d5 {
 namespace {
 
-// Bytes reserved one after the other; the base is known only when the whole is allocated.
-class Arena {
- public:
-  size_t reserve(size_t bytes) {
-    const size_t offset = bytes_;
-    bytes_ += rounded(bytes);
-    return offset;
-  }
-  size_t bytes() const { return bytes_; }
-  static size_t rounded(size_t bytes) { return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes; }
-
- private:
-  size_t bytes_ = 0;
-};
-
-// A contribution to a gradient that was written beside it: to += from, or to = from where only the type differs.
+// A contribution to the gradient of a parameter that was written beside it: to += from, or to = from where only the
+// type differs.
 struct Contribution {
   DType from_type, to_type;
   const void* from;
@@ -57,36 +44,31 @@ void apply(const Contribution& c) {
     store_from_double(c.to_type, c.to, i, load_as_double(c.to_type, c.to, i) + load_as_double(c.from_type, c.from, i));
 }
 
-struct Guard {
-  void* begin = nullptr;
-  size_t bytes = 0;
-  std::string after;  // the buffer that it follows
-};
-
-// Where a value lies. Parameters and constants have the same place in every slot.
-struct Place {
-  std::vector<void*> value, gradient, seed;  // by slot; the seed is apart where readers contribute to a graph's output
-  DType gradient_type = DType::f32;
-  bool in_set = false;
-};
-
 class KernelExecutable final : public Executable {
  public:
   KernelExecutable(const Graph& graph, ParameterSet& parameters, const CompileOptions& options, const FindKernel& find)
-      : graph_(graph), options_(options), plan_(graph_, options_, find), parameters_(parameters) {
-    join_parameters();
-    lay_out();
+      : graph_(graph),
+        options_(options),
+        plan_(graph_, options_, find),
+        parameters_(parameters),
+        joined_(plan_, parameters_),
+        in_set_(joined_.in_set),
+        buffers_(plan_buffers(plan_, options_, in_set_)),
+        store_(buffers_, plan_.alone || options_.keep_all, options_.slots),
+        sum_options_({.slots = options.slots, .layout = LayoutChoice::plain}) {
     for (const auto& [name, tensor] : graph_.constants) write(Role::value, name, tensor, 0);
+    make_sums(find);
     bind();
   }
 
   void forward(const Run& run) override {
     check(run.slot);
+    if (refreshed_[run.slot] != parameters_.version() + writes_) refresh(run.slot);
     positions_[run.slot] = run.position;
-    for (size_t n = 0; n < plan_.nodes.size(); ++n) {
-      if (run.observer) run.observer->node_begin(graph_.nodes[n], Pass::forward);
-      plan_.nodes[n].kernel->forward(run.slot);
-      if (run.observer) run.observer->node_end(graph_.nodes[n], Pass::forward);
+    for (const PlannedStep& step : plan_.steps) {
+      if (run.observer) run.observer->node_begin(step.shown, Pass::forward);
+      step.kernel->forward(run.slot);
+      if (run.observer) run.observer->node_end(step.shown, Pass::forward);
     }
   }
 
@@ -94,52 +76,66 @@ class KernelExecutable final : public Executable {
     check(run.slot);
     if (options_.mode != Mode::training) throw Error("[executable] compiled for inference: there is no backward");
     if (run.add_gradients && has_sparse_gradients_) throw Error("[executable] sparse gradients cannot be added up");
+    if (run.add_gradients && !bound_to_add_) bind_to_add();
     const int binding = run.slot + (run.add_gradients ? options_.slots : 0);
-    for (size_t n = plan_.nodes.size(); n-- > 0;) {
-      if (!plan_.nodes[n].backward) continue;
-      if (run.observer) run.observer->node_begin(graph_.nodes[n], Pass::backward);
-      plan_.nodes[n].kernel->backward(binding);
-      for (const Contribution& c : contributions_[binding][n]) apply(c);
+    for (size_t s = plan_.steps.size(); s-- > 0;) {
+      const PlannedStep& step = plan_.steps[s];
+      const GradientUse& use = buffers_.uses[s];
+      if (!use.runs && use.before.empty() && use.after.empty()) continue;
+      if (run.observer) run.observer->node_begin(step.shown, Pass::backward);
+      for (const auto& sum : sums_[s].before) sum->forward(run.slot);
+      if (use.runs) step.kernel->backward(binding);
+      for (const Contribution& c : contributions_[binding][s]) apply(c);
+      for (const auto& sum : sums_[s].after) sum->forward(run.slot);
       if (!run.observer) continue;
-      run.observer->node_end(graph_.nodes[n], Pass::backward);
-      for (Gradient gradient : ready_[n]) {
-        if (has_sparse_gradients_) gradient.rows = rows_of(std::string(gradient.parameter), run.slot);
+      run.observer->node_end(step.shown, Pass::backward);
+      for (Gradient gradient : ready_[s]) {
+        if (has_sparse_gradients_) gradient.rows = rows_of(plan_.find(std::string(gradient.parameter)), run.slot);
         run.observer->gradient_ready(gradient);
       }
     }
   }
 
   void write(Role role, const std::string& name, const Tensor& canonical, int slot) override {
-    const PlannedValue& value = known(role, name, slot);
+    const size_t v = known(role, name, slot);
+    const PlannedValue& value = plan_.values[v];
     if (canonical.dtype() != value.spec.dtype || !(canonical.shape() == value.spec.shape))
       throw Error("[executable] '{}' is {}; {} was given", name, to_string(value.spec),
                   to_string(TensorSpec{canonical.dtype(), canonical.shape()}));
-    const Place& place = places_.at(name);
     if (role == Role::gradient) {
-      void* to = (place.seed.empty() ? place.gradient : place.seed)[slot];
-      if (place.gradient_type == value.spec.dtype) return store(value.gradient_layout, canonical, to);
+      void* to = buffers_.seeds[v] != none ? store_.at(buffers_.seeds[v], slot) : gradient_pointer(v, slot);
+      if (gradient_type(v) == value.spec.dtype) return store(value.gradient_layout, canonical, to);
       const Tensor native(value.spec.dtype, {native_elements(value.gradient_bytes(), value.spec.dtype)});
       store(value.gradient_layout, canonical, native.data());
-      return convert(value.spec.dtype, native.data(), place.gradient_type, to, native.elements());
+      return convert(value.spec.dtype, native.data(), gradient_type(v), to, native.elements());
     }
-    store(value.layout, canonical, place.value[slot]);
-    if (!place.in_set) return;
+    const bool copied = joined_.is_copied(v);
+    if (copied)
+      store(parameters_.at(name).native, canonical, parameters_.compute(name).data());
+    else
+      store(value.layout, canonical, value_pointer(v, slot));
+    if (value.fixed() && !in_set_[v]) ++writes_;
+    if (!in_set_[v] && !copied) return;
+    parameters_.touch();
     const Tensor compute = parameters_.compute(name), master = parameters_.master(name);
     if (compute.data() != master.data())
       convert(compute.dtype(), compute.data(), DType::f32, master.data(), compute.elements());
   }
 
   Tensor read(Role role, const std::string& name, int slot) override {
-    const PlannedValue& value = known(role, name, slot);
-    const Place& place = places_.at(name);
-    const Tensor canonical(value.spec.dtype, value.spec.shape);
+    size_t v = known(role, name, slot);
     const bool gradient = role == Role::gradient;
-    const void* from = (gradient ? place.gradient : place.value)[slot];
-    if (gradient && value.sparse) return dense(canonical, from, rows_of(name, slot));
+    if (!gradient && joined_.is_copied(v)) return joined_.shared_value(v);
+    if (const size_t made = plan_.values[v].made_as; gradient && made != none && buffers_.gradients[made] != none)
+      v = made;
+    const PlannedValue& value = plan_.values[v];
+    const Tensor canonical(value.spec.dtype, value.spec.shape);
+    const void* from = gradient ? gradient_pointer(v, slot) : value_pointer(v, slot);
+    if (gradient && value.sparse) return dense(canonical, from, rows_of(v, slot));
     Tensor native;
-    if (gradient && place.gradient_type != value.spec.dtype) {
+    if (gradient && gradient_type(v) != value.spec.dtype) {
       native = Tensor(value.spec.dtype, {native_elements(value.gradient_bytes(), value.spec.dtype)});
-      convert(place.gradient_type, from, value.spec.dtype, native.data(), native.elements());
+      convert(gradient_type(v), from, value.spec.dtype, native.data(), native.elements());
       from = native.data();
     }
     if (const LayoutPtr& layout = gradient ? value.gradient_layout : value.layout)
@@ -150,49 +146,53 @@ class KernelExecutable final : public Executable {
   }
 
   Tensor view(Role role, const std::string& name, int slot) override {
-    const PlannedValue& value = known(role, name, slot);
-    const Place& place = places_.at(name);
+    const size_t v = known(role, name, slot);
+    const PlannedValue& value = plan_.values[v];
     const bool gradient = role == Role::gradient;
     if (gradient ? value.gradient_layout : value.layout) return {};
     if (gradient && value.sparse) return {};  // what is not a row of it is undefined
-    const DType type = gradient ? place.gradient_type : value.spec.dtype;
-    return Tensor::view(type, value.spec.shape, (gradient ? place.gradient : place.value)[slot], memory_);
+    return Tensor::view(gradient ? gradient_type(v) : value.spec.dtype, value.spec.shape,
+                        gradient ? gradient_pointer(v, slot) : value_pointer(v, slot), store_.owner());
   }
 
-  size_t bytes() const override { return memory_->bytes(); }
+  size_t bytes() const override { return store_.bytes() + beside_bytes_ + most_scratch_; }
 
-  // A guard lies between two buffers: damage near its begin came from the one before, near its end from the one after.
   std::string overrun() const override {
-    for (size_t i = 0; i < guards_.size(); ++i) {
-      const Guard& guard = guards_[i];
-      const Damage damage = guard_damage(guard.begin, guard.bytes);
-      if (damage.first == guard.bytes) continue;
-      const bool beyond = i + 1 == guards_.size() || (i > 0 && damage.first < guard.bytes / 2);
-      return fmt::format(
-          "{} wrote {} {} of {}", writers_of(beyond ? guard.after : guards_[i + 1].after),
-          beyond ? fmt::format("byte {}", damage.first + 1) : fmt::format("byte {}", guard.bytes - damage.last),
-          beyond ? "beyond the end" : "before the begin", beyond ? guard.after : guards_[i + 1].after);
-    }
-    return overrun_of_parameters();
+    const std::string found = store_.overrun([this](const std::string& buffer) { return writers_of(buffer); });
+    return found.empty() ? overrun_of_parameters() : found;
   }
 
   Facts kernels() const override {
     Facts facts;
-    for (size_t n = 0; n < plan_.nodes.size(); ++n)
-      facts.emplace_back(graph_.nodes[n].name,
-                         (plan_.nodes[n].fallback ? "fallback: " : "") + plan_.nodes[n].kernel->implementation());
+    for (const PlannedStep& step : plan_.steps)
+      facts.emplace_back(step.shown.name, (step.fallback ? "fallback: " : "") + step.kernel->implementation());
     return facts;
   }
 
  private:
+  struct Sums {
+    std::vector<std::unique_ptr<Kernel>> before, after;
+  };
+
+  void* value_pointer(size_t v, int slot) const {
+    const size_t r = plan_.root(v);
+    return in_set_[r] ? parameters_.compute(plan_.values[r].name).data() : store_.at(buffers_.values[r], slot);
+  }
+  void* gradient_pointer(size_t v, int slot) const {
+    const size_t r = plan_.root(v);
+    return in_set_[r] ? parameters_.gradient(plan_.values[r].name).data() : store_.at(buffers_.gradients[r], slot);
+  }
+  DType gradient_type(size_t v) const {
+    return in_set_[plan_.root(v)] ? parameters_.compute_dtype() : plan_.values[v].spec.dtype;
+  }
+
   // The rows of a sparse gradient that the last backward of this slot wrote; empty where it is dense.
-  std::span<const Index> rows_of(const std::string& name, int slot) const {
-    const PlannedValue& value = plan_.values.at(name);
+  std::span<const Index> rows_of(size_t v, int slot) const {
+    const PlannedValue& value = plan_.values[v];
     if (!value.sparse) return {};
-    const size_t n = value.readers.front();
-    const auto& inputs = graph_.nodes[n].inputs;
-    return plan_.nodes[n].kernel->gradient_rows(slot,
-                                                static_cast<size_t>(std::ranges::find(inputs, name) - inputs.begin()));
+    const PlannedStep& step = plan_.steps[value.readers.front()];
+    return step.kernel->gradient_rows(slot,
+                                      static_cast<size_t>(std::ranges::find(step.inputs, v) - step.inputs.begin()));
   }
 
   static Tensor dense(const Tensor& canonical, const void* rows_from, std::span<const Index> rows) {
@@ -205,8 +205,6 @@ class KernelExecutable final : public Executable {
     }
     return canonical;
   }
-
-  static Index native_elements(size_t bytes, DType type) { return static_cast<Index>(bytes) * 8 / bits(type); }
 
   static void store(const LayoutPtr& layout, const Tensor& canonical, void* to) {
     if (layout)
@@ -238,224 +236,236 @@ class KernelExecutable final : public Executable {
     return {};
   }
 
-  // The nodes that have this buffer, with their kernels.
+  // The steps that have this buffer, with their kernels.
   std::string writers_of(const std::string& buffer) const {
-    const std::string value = buffer.starts_with("gradient of ") ? buffer.substr(12) : buffer;
+    const size_t v = plan_.find(buffer.starts_with("gradient of ") ? buffer.substr(12) : buffer);
     std::string text;
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const Node& node = graph_.nodes[n];
-      const auto has = [&](const std::vector<std::string>& names) {
-        return std::ranges::find(names, value) != names.end();
-      };
-      if (plan_.values.contains(value) ? !has(node.inputs) && !has(node.outputs) : buffer != workspace_name(n))
+    for (const PlannedStep& step : plan_.steps) {
+      const auto has = [&](const std::vector<size_t>& list) { return std::ranges::find(list, v) != list.end(); };
+      if (v != none ? !has(step.inputs) && !has(step.outputs) : buffer != "the workspace of " + step.shown.name)
         continue;
-      text += fmt::format("{}{} ({})", text.empty() ? "" : " or ", node.name, plan_.nodes[n].kernel->implementation());
+      text += fmt::format("{}{} ({})", text.empty() ? "" : " or ", step.shown.name, step.kernel->implementation());
     }
     return text.empty() ? "a kernel" : text;
   }
-  std::string workspace_name(size_t n) const { return "the workspace of " + graph_.nodes[n].name; }
 
   void check(int slot) const {
     if (slot < 0 || slot >= options_.slots)
       throw Error("[executable] slot {} was asked for; legal are 0 to {}", slot, options_.slots - 1);
   }
 
-  const PlannedValue& known(Role role, const std::string& name, int slot) const {
+  size_t known(Role role, const std::string& name, int slot) const {
     check(slot);
-    const auto found = plan_.values.find(name);
-    if (found == plan_.values.end()) {
+    const size_t v = plan_.find(name);
+    if (v == none) {
       std::vector<std::string> legal;
-      for (const auto& [value, planned] : plan_.values) legal.push_back(value);
+      for (const PlannedValue& value : plan_.values) legal.push_back(value.name);
       fail_unknown("[executable]", "value", name, legal);
     }
-    if (role == Role::gradient && !found->second.gradient)
+    const PlannedValue& value = plan_.values[v];
+    if (!value.kept && !value.fixed())
+      throw Error("[executable] '{}' is not kept after a run: its bytes are used again. CompileOptions::keep keeps it",
+                  name);
+    if (role == Role::gradient && (!value.gradient || (!in_set_[v] && buffers_.gradients[v] == none)))
       throw Error("[executable] '{}' has no gradient in this plan: not asked for, or no output depends on it", name);
-    return found->second;
+    return v;
   }
 
-  // Parameters in the order in which their gradients become ready: backward goes through the nodes from the last to the
-  // first, and the first reader of a value is the last to contribute.
-  void join_parameters() {
-    std::vector<std::string> order;
-    const auto holds = [&](const PlannedValue& value) {
-      return value.parameter && (value.spec.dtype == DType::f32 || value.spec.dtype == parameters_.compute_dtype());
-    };
-    for (size_t n = graph_.nodes.size(); n-- > 0;)
-      for (const std::string& name : graph_.nodes[n].inputs)
-        if (!name.empty() && holds(plan_.values.at(name)) && plan_.values.at(name).readers.front() == n &&
-            std::ranges::find(order, name) == order.end())
-          order.push_back(name);
-    const bool add = !parameters_.frozen();
-    for (const std::string& name : order) {
-      const PlannedValue& value = plan_.values.at(name);
-      const std::string layout = value.layout ? value.layout->name() : "";
-      if (add) {
-        parameters_.add({.name = name,
-                         .spec = value.spec,
-                         .padded_elements = native_elements(value.bytes(), value.spec.dtype),
-                         .layout = layout,
-                         .trainable = value.differentiable});
-      } else if (const auto& shared = parameters_.at(name);
-                 shared.layout != layout || !(shared.spec.shape == value.spec.shape)) {
-        throw Error("[executable] parameter '{}' is {} in layout '{}' here, but {} in layout '{}' in the shared set",
-                    name, to_string(value.spec), layout, to_string(shared.spec), shared.layout);
-      }
-      places_[name].in_set = true;
-    }
-    if (add) parameters_.freeze();
+  void refresh(int slot) {
+    for (const size_t v : joined_.copied)
+      store(plan_.values[v].layout, joined_.shared_value(v), store_.at(buffers_.values[v], 0));
+    for (const PlannedStep& step : plan_.steps) step.kernel->refresh(slot);
+    refreshed_[slot] = parameters_.version() + writes_;
   }
 
-  // Streams through tensors that lie almost exactly a power of two apart hinder each other (a Zen 4 predicts the way of
-  // the first cache by a hash of the address). Seen for a product of two tensors of 256 MiB, GB/s by what lies between
-  // them: 256 bytes 24, 2048 31, 65536 41, 66880 42.
-  static constexpr size_t large_bytes = 4 << 20, large_guard_bytes = 66880;
-
-  // Offsets first, then one allocation for everything that is not in the parameter set.
-  void lay_out() {
-    Arena arena;
-    std::vector<std::pair<std::vector<void*>*, std::vector<size_t>>> pending;
-    std::vector<size_t> ends;  // of the buffers, in their order: a guard follows each
-    arena.reserve(guard_bytes);
-    guards_.push_back({});
-    const auto place = [&](std::vector<void*>& where, size_t bytes, bool shared, const std::string& name) {
-      std::vector<size_t> offsets;
-      for (int slot = 0; slot < options_.slots; ++slot) {
-        if (shared && slot > 0) {
-          offsets.push_back(offsets[0]);
-          continue;
-        }
-        offsets.push_back(arena.reserve(bytes));
-        ends.push_back(offsets.back() + bytes);
-        guards_.push_back({.bytes = bytes < large_bytes ? guard_bytes : large_guard_bytes, .after = name});
-        arena.reserve(guards_.back().bytes);
-      }
-      pending.emplace_back(&where, std::move(offsets));
-    };
-    for (const auto& [name, value] : plan_.values) {
-      Place& p = places_[name];
-      const bool shared = value.parameter || value.constant;
-      p.gradient_type = p.in_set ? parameters_.compute_dtype() : value.spec.dtype;
-      if (p.in_set) {
-        p.value.assign(options_.slots, parameters_.compute(name).data());
-        if (value.gradient) p.gradient.assign(options_.slots, parameters_.gradient(name).data());
-        continue;
-      }
-      place(p.value, value.bytes(), shared, name);
-      if (!value.gradient) continue;
-      place(p.gradient, value.gradient_bytes(), shared, "gradient of " + name);
-      if (value.output && contributes(name)) place(p.seed, value.gradient_bytes(), false, "gradient of " + name);
+  // Sums of gradients run as the backend's Sum.
+  void make_sums(const FindKernel& find) {
+    if (options_.mode != Mode::training) return;
+    sums_.resize(plan_.steps.size());
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      for (const GradientSum& sum : buffers_.uses[s].before) sums_[s].before.push_back(make_sum(sum, find));
+      for (const GradientSum& sum : buffers_.uses[s].after) sums_[s].after.push_back(make_sum(sum, find));
     }
-    workspaces_.resize(plan_.nodes.size());
-    size_t scratch = 0, beside = 0;
-    for (size_t n = 0; n < plan_.nodes.size(); ++n) {
-      place(workspaces_[n], plan_.nodes[n].kernel->workspace_bytes(), false, workspace_name(n));
-      scratch = std::max(scratch, plan_.nodes[n].kernel->scratch_bytes());
-      beside = std::max(beside, beside_bytes(n));
-    }
-    place(scratch_, scratch, false, "the scratch memory");
-    place(beside_, beside, false, "the gradients to be added");
-
-    memory_ = std::make_shared<Buffer>(host_memory(), arena.bytes());
-    std::memset(memory_->data(), 0, memory_->bytes());  // touched once here; padding of native layouts must be zero
-    char* const base = static_cast<char*>(memory_->data());
-    for (auto& [where, offsets] : pending)
-      for (const size_t offset : offsets) where->push_back(base + offset);
-    guards_[0] = {base, guard_bytes, ""};
-    for (size_t i = 0; i < ends.size(); ++i) {
-      guards_[i + 1].begin = base + ends[i];
-      guards_[i + 1].bytes += Arena::rounded(ends[i]) - ends[i];
-    }
-    for (const Guard& guard : guards_) set_guard(guard.begin, guard.bytes);
+    if (most_scratch_ > 0) sum_scratch_ = std::make_shared<Buffer>(host_memory(), most_scratch_);
   }
 
-  bool contributes(const std::string& name) const {
-    return std::ranges::any_of(plan_.values.at(name).readers, [&](size_t n) { return plan_.nodes[n].backward; });
-  }
-
-  // Room for all gradients that one node may have to write beside their place.
-  size_t beside_bytes(size_t n) const {
-    Arena arena;
-    for (size_t i = 0; i < graph_.nodes[n].inputs.size(); ++i)
-      if (plan_.nodes[n].wants_gradient[i]) arena.reserve(plan_.values.at(graph_.nodes[n].inputs[i]).gradient_bytes());
-    return arena.bytes();
+  std::unique_ptr<Kernel> make_sum(const GradientSum& sum, const FindKernel& find) {
+    const PlannedValue& value = plan_.values[sum.value];
+    const Node node{.op = "Sum", .name = "gradient of " + value.name};
+    const auto op = make_operator(node);
+    const Index elements = native_elements(value.gradient_bytes(), value.spec.dtype);
+    const TensorSpec spec{value.spec.dtype, {elements}};
+    const size_t n = sum.parts.size();
+    KernelSetup setup{.node = node,
+                      .op = *op,
+                      .inputs = std::vector<TensorSpec>(n, spec),
+                      .outputs = {spec},
+                      .options = sum_options_,
+                      .wants_gradient = std::vector<bool>(n, false),
+                      .is_parameter = std::vector<bool>(n, false),
+                      .plain_inputs = std::vector<bool>(n, true),
+                      .plain_outputs = {true}};
+    setup.input_layouts.resize(n);
+    setup.input_gradient_layouts.resize(n);
+    setup.output_layouts.resize(1);
+    setup.output_gradient_layouts.resize(1);
+    FoundKernel found = find_kernel(setup, find);
+    if (!found.reason.empty()) found.kernel = make_kernel("reference", "Sum", "builtin");
+    found.kernel->prepare(setup);
+    most_scratch_ = std::max(most_scratch_, found.kernel->scratch_bytes());
+    return std::move(found.kernel);
   }
 
   void bind() {
-    for (const auto& [name, value] : plan_.values) {
+    for (size_t v = 0; v < plan_.values.size(); ++v) {
+      const PlannedValue& value = plan_.values[v];
       if (!value.sparse) continue;
       has_sparse_gradients_ = true;
-      if (places_.at(name).gradient_type != value.spec.dtype)
-        throw Error("[executable] the sparse gradient of '{}' is {}, but the parameters' gradients are {}", name,
-                    d5::name(value.spec.dtype), d5::name(places_.at(name).gradient_type));
+      if (gradient_type(v) != value.spec.dtype)
+        throw Error("[executable] the sparse gradient of '{}' is {}, but the parameters' gradients are {}", value.name,
+                    d5::name(value.spec.dtype), d5::name(gradient_type(v)));
     }
     positions_.resize(options_.slots);
-    const int bindings = options_.mode == Mode::training ? 2 * options_.slots : options_.slots;
-    contributions_.resize(bindings);
-    ready_.resize(plan_.nodes.size());
-    for (int binding = 0; binding < bindings; ++binding) {
-      contributions_[binding].resize(plan_.nodes.size());
-      std::map<std::string, bool> started;  // its gradient holds something already
-      for (size_t n = plan_.nodes.size(); n-- > 0;) bind_node(binding, n, started);
-    }
-    for (size_t n = plan_.nodes.size(); n-- > 0;)
-      for (const std::string& name : graph_.nodes[n].inputs)
-        if (!name.empty() && places_.at(name).in_set && plan_.values.at(name).gradient &&
-            plan_.values.at(name).readers.front() == n &&
-            std::ranges::none_of(ready_[n], [&](const Gradient& g) { return g.parameter == name; }))
-          ready_[n].push_back({parameters_.at(name).name, parameters_.range(name)});
+    refreshed_.assign(options_.slots, SIZE_MAX);
+    contributions_.resize(2 * options_.slots);
+    bind_all(0);
+    ready_.resize(plan_.steps.size());
+    for (size_t s = plan_.steps.size(); s-- > 0;)
+      for (const size_t v : plan_.steps[s].inputs) {
+        const size_t r = v == none ? none : plan_.root(v);
+        if (r == none || !in_set_[r] || !plan_.values[r].gradient || joined_.first_reader[r] != s) continue;
+        const std::string& name = plan_.values[r].name;
+        if (std::ranges::none_of(ready_[s], [&](const Gradient& g) { return g.parameter == name; }))
+          ready_[s].push_back({parameters_.at(name).name, parameters_.range(name)});
+      }
+    for (size_t s = 0; s < sums_.size(); ++s)
+      for (int slot = 0; slot < options_.slots; ++slot) {
+        for (size_t i = 0; i < sums_[s].before.size(); ++i)
+          bind_sum(*sums_[s].before[i], buffers_.uses[s].before[i], slot);
+        for (size_t i = 0; i < sums_[s].after.size(); ++i)
+          bind_sum(*sums_[s].after[i], buffers_.uses[s].after[i], slot);
+      }
   }
 
-  void bind_node(int binding, size_t n, std::map<std::string, bool>& started) {
-    const Node& node = graph_.nodes[n];
+  void bind_sum(Kernel& kernel, const GradientSum& sum, int slot) {
+    Buffers buffers{.slot = slot, .position = &positions_[slot]};
+    for (const size_t part : sum.parts) buffers.inputs.push_back(store_.at(part, slot));
+    buffers.outputs = {store_.at(sum.target, slot)};
+    buffers.input_gradients.assign(sum.parts.size(), nullptr);
+    buffers.output_gradients = {nullptr};
+    buffers.scratch = sum_scratch_ ? sum_scratch_->data() : nullptr;
+    kernel.bind(slot, buffers);
+  }
+
+  // Bindings whose gradients of parameters are written beside them and added, made when they are first asked for.
+  void bind_to_add() {
+    bind_all(options_.slots);
+    bound_to_add_ = true;
+  }
+
+  void bind_all(int first_binding) {
+    const bool adding = first_binding > 0;
+    size_t most = 0;
+    for (size_t s = 0; s < plan_.steps.size(); ++s) most = std::max(most, beside(s, adding));
+    beside_.push_back(std::make_shared<Buffer>(host_memory(), most * static_cast<size_t>(options_.slots)));
+    beside_bytes_ += beside_.back()->bytes();
+    for (int slot = 0; slot < options_.slots; ++slot) {
+      contributions_[first_binding + slot].assign(plan_.steps.size(), {});
+      std::vector<bool> started(plan_.values.size(), false);  // its gradient holds something already
+      char* room = static_cast<char*>(beside_.back()->data()) + most * static_cast<size_t>(slot);
+      for (size_t s = plan_.steps.size(); s-- > 0;) bind_step(first_binding + slot, s, started, room);
+    }
+  }
+
+  static size_t rounded(size_t bytes) { return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes; }
+
+  bool goes_beside(size_t v, bool adding, bool started) const {
+    return started || adding || gradient_type(v) != plan_.values[v].spec.dtype;
+  }
+  // Room for all gradients of parameters that one step may have to write beside their place.
+  size_t beside(size_t s, bool adding) const {
+    const PlannedStep& step = plan_.steps[s];
+    size_t bytes = 0;
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      if (!step.wants_gradient[i] || !plan_.values[plan_.root(step.inputs[i])].fixed()) continue;
+      const size_t v = step.inputs[i];
+      if (goes_beside(v, adding, last_reader(plan_.root(v)) != s || count(step.inputs, plan_.root(v)) > 1))
+        bytes += rounded(plan_.values[v].gradient_bytes());
+    }
+    return bytes;
+  }
+  size_t last_reader(size_t r) const {
+    for (size_t s = plan_.steps.size(); s-- > 0;)
+      for (size_t i = 0; i < plan_.steps[s].inputs.size(); ++i)
+        if (plan_.steps[s].wants_gradient[i] && plan_.root(plan_.steps[s].inputs[i]) == r) return s;
+    return none;
+  }
+  size_t count(const std::vector<size_t>& inputs, size_t r) const {
+    return static_cast<size_t>(
+        std::ranges::count_if(inputs, [&](size_t v) { return v != none && plan_.root(v) == r; }));
+  }
+
+  void bind_step(int binding, size_t s, std::vector<bool>& started, char* room) {
+    const PlannedStep& step = plan_.steps[s];
     const int slot = binding % options_.slots;
     const bool adding = binding >= options_.slots;
-    Buffers buffers{
-        .slot = slot, .workspace = workspaces_[n][slot], .scratch = scratch_[slot], .position = &positions_[slot]};
-    for (const std::string& name : node.outputs) {
-      buffers.outputs.push_back(name.empty() ? nullptr : places_.at(name).value[slot]);
-      const bool gradient = !name.empty() && plan_.values.at(name).gradient;
-      buffers.output_gradients.push_back(gradient ? places_.at(name).gradient[slot] : nullptr);
+    Buffers buffers{.slot = slot,
+                    .workspace = store_.at(buffers_.workspaces[s], slot),
+                    .scratch = store_.at(buffers_.scratch, slot),
+                    .position = &positions_[slot]};
+    const GradientUse* use = buffers_.uses.empty() ? nullptr : &buffers_.uses[s];
+    for (size_t o = 0; o < step.outputs.size(); ++o) {
+      buffers.outputs.push_back(step.outputs[o] == none ? nullptr : value_pointer(step.outputs[o], slot));
+      const bool has = use && o < use->outputs.size() && !use->outputs[o].empty();
+      buffers.output_gradients.push_back(has ? store_.at(use->outputs[o].front(), slot) : nullptr);
+      for (size_t part = 1; has && part < use->outputs[o].size(); ++part)
+        buffers.more_gradients.push_back(store_.at(use->outputs[o][part], slot));
     }
-    Arena beside;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const std::string& name = node.inputs[i];
-      buffers.inputs.push_back(name.empty() ? nullptr : places_.at(name).value[slot]);
+    buffers.adds.assign(step.inputs.size(), false);
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      const size_t v = step.inputs[i];
+      buffers.inputs.push_back(v == none ? nullptr : value_pointer(v, slot));
       buffers.input_gradients.push_back(nullptr);
-      if (!plan_.nodes[n].wants_gradient[i]) continue;
-      const PlannedValue& value = plan_.values.at(name);
-      const Place& place = places_.at(name);
-      const Index elements = native_elements(value.gradient_bytes(), value.spec.dtype);
-      const bool add = started[name] || (adding && value.parameter);
-      const bool first = !started[name];
-      started[name] = true;
-      if (add || place.gradient_type != value.spec.dtype) {
-        void* apart = static_cast<char*>(beside_[slot]) + beside.reserve(value.gradient_bytes());
-        buffers.input_gradients[i] = apart;
-        contributions_[binding][n].push_back(
-            {value.spec.dtype, place.gradient_type, apart, place.gradient[slot], elements, add});
-      } else {
-        buffers.input_gradients[i] = place.gradient[slot];
+      if (!step.wants_gradient[i] || !use || !use->runs) continue;
+      if (use->inputs[i] != none) {
+        buffers.input_gradients[i] = store_.at(use->inputs[i], slot);
+        buffers.adds[i] = use->adds[i];
       }
-      if (first && !place.seed.empty())
-        contributions_[binding][n].push_back(
-            {value.spec.dtype, value.spec.dtype, place.seed[slot], place.gradient[slot], elements, true});
+      const size_t r = plan_.root(v);
+      if (!plan_.values[r].fixed()) continue;
+      const bool beside = goes_beside(v, adding, started[r]);
+      void* const place = gradient_pointer(v, slot);
+      buffers.input_gradients[i] = beside ? room : place;
+      const PlannedValue& value = plan_.values[v];
+      const bool add = started[r] || adding;
+      if (beside)
+        contributions_[binding][s].push_back({value.spec.dtype, gradient_type(v), room, place,
+                                              native_elements(value.gradient_bytes(), value.spec.dtype), add});
+      if (beside) room += rounded(value.gradient_bytes());
+      started[r] = true;
     }
-    plan_.nodes[n].kernel->bind(binding, buffers);
+    step.kernel->bind(binding, buffers);
   }
 
   Graph graph_;
   CompileOptions options_;
   KernelPlan plan_;
   ParameterSet& parameters_;
-  std::map<std::string, Place> places_;
-  std::shared_ptr<Buffer> memory_;
-  std::vector<Guard> guards_;                   // in the order of addresses
-  std::vector<std::vector<void*>> workspaces_;  // by node, slot
-  std::vector<void*> scratch_, beside_;         // by slot
-  bool has_sparse_gradients_ = false;
+  KernelParameters joined_;
+  const std::vector<bool>& in_set_;  // by value
+  KernelBuffers buffers_;
+  KernelStore store_;
+  CompileOptions sum_options_;
+  std::vector<Sums> sums_;  // by step
+  std::shared_ptr<Buffer> sum_scratch_;
+  std::vector<std::shared_ptr<Buffer>> beside_;
+  size_t beside_bytes_ = 0, most_scratch_ = 0;
+  bool has_sparse_gradients_ = false, bound_to_add_ = false;
+  uint64_t writes_ = 0;                                                // to parameters and constants
+  std::vector<uint64_t> refreshed_;                                    // by slot
   std::vector<Position> positions_;                                    // by slot
-  std::vector<std::vector<std::vector<Contribution>>> contributions_;  // by binding, node
-  std::vector<std::vector<Gradient>> ready_;                           // by node
+  std::vector<std::vector<std::vector<Contribution>>> contributions_;  // by binding, step
+  std::vector<std::vector<Gradient>> ready_;                           // by step
 };
 
 }  // namespace

@@ -1,52 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/backends/kernel_plan.hpp"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 namespace d5 {
-
-bool KernelSetup::training() const { return options.mode == Mode::training; }
-
-void Kernel::backward(int) { throw Error("[kernel] {} has no backward", implementation()); }
-
-std::unique_ptr<Kernel> make_kernel(const std::string& backend, const std::string& op, const std::string& name) {
-  for (const std::string& known : {op, std::string("*")})
-    if (const auto* entry = find_registered<kernels>(backend + ":" + known + ":" + name)) return entry->make();
-  return nullptr;
-}
-
-std::vector<std::string> kernel_names(const std::string& backend, const std::string& op) {
-  std::vector<std::string> names;
-  for (const std::string& entry : registry_names(kernels::kind))
-    for (const std::string& known : {op, std::string("*")})
-      if (const std::string prefix = backend + ":" + known + ":"; entry.starts_with(prefix))
-        names.push_back(entry.substr(prefix.size()));
-  return names;
-}
-
-FindKernel kernel_finder(const std::string& backend, const CompileOptions& options) {
-  return [backend, name = options.kernel](const Node& node) {
-    auto kernel = make_kernel(backend, node.op, name);
-    return kernel ? std::move(kernel) : make_kernel(backend, node.op, "builtin");
-  };
-}
-
-std::optional<std::string> why_not_named(const Graph& graph, const std::string& name, std::string_view backend) {
-  if (name == "builtin") return {};
-  std::vector<std::string> legal{"builtin"};
-  for (const Node& node : graph.nodes) {
-    const auto names = kernel_names(std::string(backend), node.op);
-    if (std::ranges::find(names, name) != names.end()) return {};
-    for (const std::string& one : names)
-      if (std::ranges::find(legal, one) == legal.end()) legal.push_back(one);
-  }
-  const std::vector<std::string> all = registry_names(kernels::kind);
-  if (std::ranges::any_of(all, [&](const std::string& one) { return one.ends_with(":" + name); }))
-    return fmt::format("{} has no kernel '{}' for {}; it has: {}", backend, name, graph.name, fmt::join(legal, ", "));
-  fail_unknown(fmt::format("[{}]", backend), fmt::format("kernel of {}", graph.name), name, legal);
-}
 
 FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
   FoundKernel found{find(setup.node)};
@@ -54,7 +11,7 @@ FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
     found.reason = "no kernel for it";
   else
     found.reason = found.kernel->why_not(setup).value_or("");
-  if (!found.reason.empty() && setup.options.fallback == Fallback::reference) {
+  if (!found.reason.empty() && setup.followers.empty() && setup.options.fallback == Fallback::reference) {
     // The reference computes in double whatever the case asks for, so it is asked as if math were strict.
     found = {make_kernel("reference", setup.node.op, "builtin"), true, ""};
     found.reason = found.kernel->why_not(setup).value_or("");
@@ -62,136 +19,197 @@ FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
   return found;
 }
 
-KernelPlan::KernelPlan(const Graph& graph, const CompileOptions& options, const FindKernel& find) {
-  for (const auto& [name, spec] : infer_specs(graph)) values[name].spec = spec;
-  for (const GraphInput& input : graph.inputs) {
-    values.at(input.name).parameter = input.parameter;
-    values.at(input.name).differentiable = input.differentiable;
+KernelPlan::KernelPlan(const Graph& graph, const CompileOptions& options, const FindKernel& find)
+    : alone(graph.nodes.size() == 1), graph_(graph), options_(options), find_kernel_(find) {
+  specs_ = infer_specs(graph);
+  flow_ = find_gradients(graph, specs_, [&](const GraphInput& input) {
+    if (options.mode != Mode::training) return false;
+    return input.parameter ? options.parameter_gradients : options.input_gradients;
+  });
+  // Where a step cannot run as planned, or a value is wanted in two layouts, the next round plans less: a follower
+  // apart, a node or a value row-major. So this ends.
+  for (bool settled = false; !settled;) {
+    make_values();
+    form_steps();
+    choose_orders();
+    find_readers();
+    settled = prepare_kernels();
   }
-  for (const auto& [name, tensor] : graph.constants) values.at(name).constant = true;
-  for (const std::string& name : graph.outputs) {
-    if (!values.contains(name)) throw Error("[graph] {}: output '{}' is made by no node", graph.name, name);
-    values.at(name).output = true;
-  }
-  for (size_t n = 0; n < graph.nodes.size(); ++n)
-    for (const std::string& name : graph.nodes[n].inputs)
-      if (!name.empty()) values.at(name).readers.push_back(n);
-  for (auto& [name, value] : values) value.plain = value.readers.size() > 1;
-
-  nodes.resize(graph.nodes.size());
-  for (size_t n = 0; n < nodes.size(); ++n) nodes[n].op = make_operator(graph.nodes[n]);
-  find_gradients(graph, options);
-  choose_kernels(graph, options, find);
-  find_sparse_gradients(graph);
+  find_sparse_gradients();
 }
 
-// A value has a gradient when something wanted lies behind it and an output before it.
-void KernelPlan::find_gradients(const Graph& graph, const CompileOptions& options) {
-  for (PlannedNode& node : nodes) node.wants_gradient.clear();
-  std::map<std::string, bool> wanted;
-  if (options.mode == Mode::training)
-    for (const GraphInput& input : graph.inputs)
-      wanted[input.name] = input.differentiable && is_float(input.spec.dtype) &&
-                           (input.parameter ? options.parameter_gradients : options.input_gradients);
-  for (const Node& node : graph.nodes) {
-    const bool any = std::ranges::any_of(node.inputs, [&](const std::string& name) { return wanted[name]; });
-    for (const std::string& name : node.outputs)
-      if (!name.empty()) wanted[name] = any && is_float(values.at(name).spec.dtype);
-  }
-  for (auto& [name, value] : values) value.gradient = value.output && wanted[name];
-  for (size_t n = nodes.size(); n-- > 0;) {
-    const Node& node = graph.nodes[n];
-    nodes[n].backward =
-        std::ranges::any_of(node.outputs, [&](const std::string& o) { return !o.empty() && values.at(o).gradient; });
-    for (const std::string& name : node.inputs) {
-      const bool wants = nodes[n].backward && !name.empty() && wanted[name];
-      nodes[n].wants_gradient.push_back(wants);
-      if (wants) values.at(name).gradient = true;
-    }
-  }
+void KernelPlan::plan_less(const PlannedStep& step, const std::string& reason) {
+  const Node& node = step.nodes.front();
+  if (step.nodes.size() > 1)
+    apart_.insert(step.members.back());
+  else if (!step.is_conversion() && step.arranges)
+    row_major_.insert(step.members.front());
+  else
+    throw Error("[graph] {}: node '{}' ({}): {}", graph_.name, node.name, node.op, reason);
 }
 
-KernelSetup KernelPlan::setup(const Graph& graph, const CompileOptions& options, size_t n) const {
-  const Node& node = graph.nodes[n];
-  KernelSetup setup{.node = node, .op = *nodes[n].op, .options = options, .wants_gradient = nodes[n].wants_gradient};
-  for (const std::string& name : node.inputs) {
-    const PlannedValue* value = name.empty() ? nullptr : &values.at(name);
-    setup.inputs.push_back(value ? value->spec : TensorSpec::absent());
-    setup.is_parameter.push_back(value && (value->parameter || value->constant));
-    setup.plain_inputs.push_back(value && value->plain);
+size_t KernelPlan::find(const std::string& value) const {
+  const auto found = index_.find(value);
+  return found == index_.end() ? none : found->second;
+}
+
+size_t KernelPlan::add_value(PlannedValue value) {
+  value.root = values.size();
+  index_.try_emplace(value.name, values.size());
+  values.push_back(std::move(value));
+  return values.size() - 1;
+}
+
+void KernelPlan::make_values() {
+  values.clear();
+  reads_.clear();
+  index_.clear();
+  for (const auto& [name, spec] : specs_)
+    add_value({.name = name,
+               .spec = spec,
+               .constant = graph_.constants.contains(name),
+               .kept = options_.keeps(name),
+               .gradient = flow_.has(name)});
+  for (const GraphInput& input : graph_.inputs) {
+    PlannedValue& value = values[find(input.name)];
+    value.parameter = input.parameter;
+    value.input = !input.parameter;
+    value.differentiable = input.differentiable;
+    value.kept = true;
   }
-  for (const std::string& name : node.outputs) {
-    const PlannedValue* value = name.empty() ? nullptr : &values.at(name);
-    setup.outputs.push_back(value ? value->spec : TensorSpec::absent());
-    setup.plain_outputs.push_back(value && value->plain);
+  for (const std::string& name : graph_.outputs) {
+    if (find(name) == none) throw Error("[graph] {}: output '{}' is made by no node", graph_.name, name);
+    values[find(name)].output = values[find(name)].kept = true;
   }
-  setup.input_layouts.resize(node.inputs.size());
-  setup.input_gradient_layouts.resize(node.inputs.size());
-  setup.output_layouts.resize(node.outputs.size());
-  setup.output_gradient_layouts.resize(node.outputs.size());
+  uses_.assign(values.size(), 0);
+  for (const Node& node : graph_.nodes)
+    for (const std::string& name : node.inputs)
+      if (!name.empty()) ++uses_[find(name)];
+  for (size_t v = 0; v < values.size(); ++v)
+    values[v].plain = uses_[v] > 1 || (!alone && !values[v].fixed()) || plain_.contains(values[v].name);
+}
+
+// By value: the steps that read it.
+void KernelPlan::find_readers() {
+  reads_.assign(values.size(), 0);
+  for (PlannedValue& value : values) value.readers.clear();
+  for (size_t s = 0; s < steps.size(); ++s)
+    for (const size_t v : steps[s].inputs)
+      if (v != none) {
+        values[v].readers.push_back(s);
+        ++reads_[root(v)];
+      }
+}
+
+KernelSetup KernelPlan::setup(const PlannedStep& step) const {
+  KernelSetup setup{.node = step.nodes.front(),
+                    .op = *step.op,
+                    .options = options_,
+                    .wants_gradient = step.wants_gradient,
+                    .in_network = !alone};
+  const auto describe = [&](size_t v, std::vector<TensorSpec>& specs, std::vector<bool>& plain,
+                            std::vector<AxisOrder>& orders) {
+    const PlannedValue* value = v == none ? nullptr : &values[v];
+    specs.push_back(value ? value->spec : TensorSpec::absent());
+    plain.push_back(value && value->plain);
+    orders.push_back(value ? value->order : AxisOrder{});
+    if (!value || !step.is_conversion()) return;
+    specs.back().shape = lying(value->spec.shape, value->order);  // a conversion sees bytes, not axes
+    specs.back().known = nullptr;
+    orders.back().clear();
+  };
+  for (const size_t v : step.inputs) {
+    describe(v, setup.inputs, setup.plain_inputs, setup.input_orders);
+    setup.is_parameter.push_back(v != none && values[root(v)].fixed());
+    setup.shares_gradient.push_back(v != none && values[v].gradient && !reads_.empty() && reads_[root(v)] > 1);
+  }
+  for (const size_t v : step.outputs) describe(v, setup.outputs, setup.plain_outputs, setup.output_orders);
+  for (size_t f = 1; f < step.nodes.size(); ++f)
+    setup.followers.push_back({step.nodes[f], step.follower_inputs[f - 1]});
+  if (!step.outputs.empty() && step.outputs[0] != none)
+    setup.contributions = reads_.empty() ? 1 : reads_[step.outputs[0]] + (values[step.outputs[0]].output ? 1 : 0);
+  setup.input_layouts.resize(step.inputs.size());
+  setup.input_gradient_layouts.resize(step.inputs.size());
+  setup.output_layouts.resize(step.outputs.size());
+  setup.output_gradient_layouts.resize(step.outputs.size());
   return setup;
 }
 
-void KernelPlan::choose_kernels(const Graph& graph, const CompileOptions& options, const FindKernel& find) {
-  // Each round makes at least one more value row-major, so this ends.
-  for (bool settled = false; !settled;) {
-    std::vector<KernelSetup> setups;
-    for (size_t n = 0; n < nodes.size(); ++n) {
-      setups.push_back(setup(graph, options, n));
-      FoundKernel found = find_kernel(setups.back(), find);
-      if (!found.reason.empty())
-        throw Error("[graph] {}: node '{}' ({}): {}", graph.name, graph.nodes[n].name, graph.nodes[n].op, found.reason);
-      nodes[n].kernel = std::move(found.kernel);
-      nodes[n].fallback = found.fallback;
-      nodes[n].kernel->prepare(setups.back());
-    }
-    settled = agree_on_layouts(graph, setups);
+bool KernelPlan::prepare_kernels() {
+  // By root: the last step that reads it.
+  std::vector<size_t> last(values.size(), none);
+  std::vector<bool> stays(values.size(), false);
+  for (size_t v = 0; v < values.size(); ++v) {
+    const PlannedValue& value = values[v];
+    if (value.kept || value.fixed() || value.input) stays[value.root] = true;
+    for (const size_t s : value.readers)
+      last[value.root] = last[value.root] == none ? s : std::max(last[value.root], s);
   }
+  std::vector<KernelSetup> setups;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    PlannedStep& step = steps[s];
+    setups.push_back(setup(step));
+    KernelSetup& asked = setups.back();
+    for (const size_t v : step.inputs) {
+      const auto twice = [&](size_t other) { return other != none && root(other) == root(v); };
+      asked.dies.push_back(v != none && options_.mode == Mode::inference && !stays[root(v)] && last[root(v)] == s &&
+                           std::ranges::count_if(step.inputs, twice) == 1);
+    }
+    FoundKernel found = find_kernel(asked, find_kernel_);
+    if (!found.reason.empty()) {
+      plan_less(step, found.reason);
+      return false;
+    }
+    step.kernel = std::move(found.kernel);
+    step.fallback = found.fallback;
+    step.kernel->prepare(asked);
+    step.memory = asked.memory;
+  }
+  return agree_on_layouts(setups);
 }
 
-bool KernelPlan::agree_on_layouts(const Graph& graph, const std::vector<KernelSetup>& setups) {
+bool KernelPlan::agree_on_layouts(const std::vector<KernelSetup>& setups) {
   const auto same = [](const LayoutPtr& a, const LayoutPtr& b) { return (a ? a->name() : "") == (b ? b->name() : ""); };
   bool settled = true;
-  std::map<std::string, bool> seen;
-  const auto take = [&](const std::string& name, const LayoutPtr& layout, const LayoutPtr& gradient) {
-    PlannedValue& value = values.at(name);
-    const bool first = !seen[name];
-    seen[name] = true;
+  std::vector<bool> seen(values.size(), false);
+  const auto take = [&](size_t v, const LayoutPtr& layout, const LayoutPtr& gradient) {
+    if (v == none) return;
+    PlannedValue& value = values[v];
     if (value.plain && (layout || gradient))
-      throw Error("[kernel] value '{}' must be row-major, but a kernel has {} for it", name,
+      throw Error("[kernel] value '{}' must be row-major, but a kernel has {} for it", value.name,
                   layout ? layout->name() : gradient->name());
-    if (first) {
+    if (!seen[v]) {
       value.layout = layout;
       value.gradient_layout = gradient;
     } else if (!same(value.layout, layout) || (value.gradient && !same(value.gradient_layout, gradient))) {
-      value.plain = true;
+      plain_.insert(value.name);
       settled = false;
     }
+    seen[v] = true;
     if (value.parameter && value.gradient && !same(value.layout, value.gradient_layout))
-      throw Error("[kernel] the gradient of parameter '{}' has another layout than its value", name);
+      throw Error("[kernel] the gradient of parameter '{}' has another layout than its value", value.name);
   };
-  for (size_t n = 0; n < nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (!node.inputs[i].empty())
-        take(node.inputs[i], setups[n].input_layouts[i], setups[n].input_gradient_layouts[i]);
-    for (size_t i = 0; i < node.outputs.size(); ++i)
-      if (!node.outputs[i].empty())
-        take(node.outputs[i], setups[n].output_layouts[i], setups[n].output_gradient_layouts[i]);
+  for (size_t s = 0; s < steps.size(); ++s) {
+    for (size_t i = 0; i < steps[s].inputs.size(); ++i)
+      take(steps[s].inputs[i], setups[s].input_layouts[i], setups[s].input_gradient_layouts[i]);
+    for (size_t i = 0; i < steps[s].outputs.size(); ++i)
+      take(steps[s].outputs[i], setups[s].output_layouts[i], setups[s].output_gradient_layouts[i]);
   }
+  for (PlannedValue& value : values)
+    if (!value.order.empty()) value.layout = value.gradient_layout = order_layout(value.spec, value.order);
   return settled;
 }
 
 // Rows cannot be added to what another node contributes.
-void KernelPlan::find_sparse_gradients(const Graph& graph) {
-  for (size_t n = 0; n < nodes.size(); ++n)
-    for (size_t i = 0; i < graph.nodes[n].inputs.size(); ++i) {
-      if (!nodes[n].wants_gradient[i] || !nodes[n].kernel->has_sparse_gradient(i)) continue;
-      PlannedValue& value = values.at(graph.nodes[n].inputs[i]);
+void KernelPlan::find_sparse_gradients() {
+  for (const PlannedStep& step : steps)
+    for (size_t i = 0; i < step.inputs.size(); ++i) {
+      if (!step.wants_gradient[i] || !step.kernel->has_sparse_gradient(i)) continue;
+      PlannedValue& value = values[step.inputs[i]];
       if (value.readers.size() > 1 || value.output)
         throw Error(
             "[graph] {}: the gradient of '{}' has rows of {} alone, but others contribute to it: no sparse gradients",
-            graph.name, graph.nodes[n].inputs[i], graph.nodes[n].name);
+            graph_.name, value.name, step.shown.name);
       value.sparse = true;
     }
 }

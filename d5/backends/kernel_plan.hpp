@@ -1,38 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must be known before memory is laid out: which values have gradients, who contributes to each, which kernel
-// computes each node and in which layouts. Private to compile_kernels.
+// What must be known before memory is laid out: which nodes are computed together, which kernel computes each step, how
+// its tensors lie, which values have gradients. Private to compile_kernels.
+//
+// A graph of one node is level 0: its kernel chooses the layouts of everything it touches, and converting is not part
+// of a step. In a network inputs and outputs are row-major, values between them lie in orders of axes that their
+// kernels ask for, and a value that is wanted in another order is converted once.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "d5/backends/kernel.hpp"
+#include "d5/graph/gradients.hpp"
 
 namespace d5 {
 
-struct PlannedValue {
-  TensorSpec spec;
-  bool parameter = false, constant = false, output = false, differentiable = true;
-  bool gradient = false;        // wanted and reached by an output
-  bool plain = false;           // row-major is a must
-  bool sparse = false;          // its gradient is written in rows (Kernel::gradient_rows)
-  std::vector<size_t> readers;  // nodes in order; one that reads it twice is there twice
-  LayoutPtr layout, gradient_layout;
+inline constexpr size_t none = SIZE_MAX;
 
+struct PlannedValue {
+  std::string name;
+  TensorSpec spec;
+  bool parameter = false, constant = false, input = false, output = false, differentiable = true;
+  bool kept = false;      // can be read after a run: inputs, outputs, what the options say
+  bool gradient = false;  // wanted and reached by an output
+  bool plain = false;     // no kernel may choose its layout
+  bool sparse = false;    // its gradient is written in rows (Kernel::gradient_rows)
+  bool inside = false;    // of a fused step: it never exists
+  AxisOrder order = {};   // how it lies, its gradient too
+  LayoutPtr layout = nullptr, gradient_layout = nullptr;
+  size_t made_as = none;  // an output: the same in the order in which it was made, which has the whole gradient
+  size_t root = none;     // the value whose bytes it is: itself, unless it is a view
+  std::vector<size_t> readers = {};  // steps in order; one that reads it twice is there twice
+
+  bool fixed() const { return parameter || constant; }  // the same bytes for all slots
   size_t bytes() const { return layout ? layout->bytes() : static_cast<size_t>(spec.bytes()); }
   size_t gradient_bytes() const {
     return gradient_layout ? gradient_layout->bytes() : static_cast<size_t>(spec.bytes());
   }
 };
 
-struct PlannedNode {
-  std::unique_ptr<Operator> op;
+struct PlannedStep {
+  Node shown;                                        // what observers see
+  std::vector<Node> nodes;                           // the head and its followers
+  std::vector<size_t> members;                       // their numbers in the graph; none of them: a conversion
+  std::vector<size_t> inputs, outputs;               // values; `none` where absent
+  std::vector<std::vector<size_t>> follower_inputs;  // as in Follower
+  std::vector<bool> wants_gradient;                  // by input
+  bool arranges = true;                              // the kernel is asked for orders of axes
+  std::unique_ptr<Operator> op;                      // of the head
   std::unique_ptr<Kernel> kernel;
-  bool fallback = false;
-  bool backward = false;             // some output has a gradient
-  std::vector<bool> wants_gradient;  // by input
+  bool fallback = false, backward = false;
+  KernelMemory memory;
+
+  bool is_conversion() const { return members.empty(); }
 };
 
 class KernelPlan {
@@ -40,15 +63,44 @@ class KernelPlan {
   // Error with the reason where a node has no kernel.
   KernelPlan(const Graph&, const CompileOptions&, const FindKernel&);
 
-  std::map<std::string, PlannedValue> values;
-  std::vector<PlannedNode> nodes;  // as in the graph
+  std::vector<PlannedValue> values;
+  std::vector<PlannedStep> steps;  // in the order in which they run
+  bool alone;                      // one node: level 0
+
+  size_t find(const std::string& value) const;  // `none` where there is none of that name
+  size_t root(size_t value) const { return values[value].root; }
+  KernelSetup setup(const PlannedStep&) const;
 
  private:
-  void find_gradients(const Graph&, const CompileOptions&);
-  void choose_kernels(const Graph&, const CompileOptions&, const FindKernel&);
-  bool agree_on_layouts(const Graph&, const std::vector<KernelSetup>&);
-  void find_sparse_gradients(const Graph&);
-  KernelSetup setup(const Graph&, const CompileOptions&, size_t node) const;
+  void make_values();
+  void form_steps();  // kernel_fusion.cpp
+  PlannedStep single(size_t node) const;
+  std::optional<size_t> next_member(const PlannedStep&) const;
+  PlannedStep joined(const PlannedStep&, size_t node) const;
+  void choose_orders();  // kernel_layouts.cpp
+  size_t converted(size_t value, const AxisOrder&, std::vector<PlannedStep>& before);
+  PlannedStep conversion(size_t from, size_t to) const;
+  std::vector<AxisOrder> output_wishes(const PlannedStep&) const;
+  void find_readers();
+  bool prepare_kernels();
+  bool agree_on_layouts(const std::vector<KernelSetup>&);
+  void plan_less(const PlannedStep&, const std::string& reason);
+  void find_sparse_gradients();
+
+  size_t add_value(PlannedValue);
+  bool may_be_view(const PlannedStep&, const AxisOrder&) const;
+
+  const Graph& graph_;
+  const CompileOptions& options_;
+  const FindKernel& find_kernel_;
+  Specs specs_;
+  GradientFlow flow_;
+  std::map<std::string, size_t> index_;
+  std::map<std::pair<size_t, AxisOrder>, size_t> copies_;  // a value in another order
+  std::vector<size_t> reads_;                              // by root: how many inputs of steps have its bytes
+  std::vector<size_t> uses_;                               // by value: how many inputs of nodes it is
+  std::set<size_t> apart_, row_major_;  // nodes that may not follow another; nodes that are not asked for orders
+  std::set<std::string> plain_;         // values whose readers did not agree on a layout
 };
 
 // Why this node cannot run, or empty and the kernel that can.
@@ -58,5 +110,9 @@ struct FoundKernel {
   std::string reason;
 };
 FoundKernel find_kernel(const KernelSetup&, const FindKernel&);
+
+// An order of axes as a layout, for conversions outside of steps.
+LayoutPtr order_layout(const TensorSpec&, const AxisOrder&);
+std::string to_string(const AxisOrder&);  // "channels last", "0,2,1"
 
 }  // namespace d5

@@ -36,6 +36,7 @@ Context absolute_context(const Context& context) {
   for (const Tensor& t : context.outputs) c.outputs.push_back(absolute(t));
   for (const Tensor& t : context.output_gradients) c.output_gradients.push_back(absolute(t));
   c.saved = context.saved;
+  c.input_types = context.input_types;
   return c;
 }
 

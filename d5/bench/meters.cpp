@@ -24,6 +24,14 @@ void Meters::see(const CheckedResult& result, int run) {
     if (a.unavailable.empty() && run <= a.meter->repeats()) a.meter->see(result, run);
 }
 
+std::vector<StepObserver*> Meters::observers() const {
+  std::vector<StepObserver*> all;
+  for (const Asked& a : asked_)
+    if (auto* observer = dynamic_cast<StepObserver*>(a.meter.get()); observer && a.unavailable.empty())
+      all.push_back(observer);
+  return all;
+}
+
 void Meters::begin() {
   for (Asked& a : asked_)
     if (a.unavailable.empty()) a.meter->begin();
@@ -45,9 +53,6 @@ void Meters::report(Json& details) {
   }
 }
 
-namespace {
-
-// Of one metric, one a launch: what it said after the check, or at the end.
 std::vector<Json> reports_of(const CaseResult& result, const std::string& name) {
   std::vector<Json> reports;
   for (const std::vector<Json>* when : {&result.prepared, &result.finished})
@@ -55,8 +60,6 @@ std::vector<Json> reports_of(const CaseResult& result, const std::string& name) 
       if (details.contains("metrics") && details["metrics"].contains(name)) reports.push_back(details["metrics"][name]);
   return reports;
 }
-
-}  // namespace
 
 void add_metrics(const CaseResult& result, Measured measured, Record& record) {
   measured.check = record.details.value("check", Json());

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Level 1: one network. How values become a case, and how the result of a case becomes a record.
 #include <algorithm>
+#include <filesystem>
 
 #include "d5/bench/net_case.hpp"
+#include "d5/bench/net_metrics.hpp"
 #include "d5/bench/net_session.hpp"
 #include "d5/bench/timed_record.hpp"
 #include "d5/networks/network.hpp"
@@ -14,7 +16,7 @@ class NetBench final : public Bench {
  public:
   Json complete(const Json& fields) const override {
     if (!fields.contains("network") || !fields["network"].is_string())
-      throw FieldError("network", "[net] no network is named; legal: see 'd5 list networks'");
+      throw FieldError("network", "[net] no network is named; legal: an ONNX file, or a name of 'd5 list networks'");
     const std::string network = fields["network"];
     Json result = {{"kind", "net"}, {"network", network}};
     std::vector<Parameter> parameters;
@@ -23,6 +25,8 @@ class NetBench final : public Bench {
     } catch (const UsageError& error) {
       throw FieldError("network", error.what());
     }
+    if (is_file(network) && !std::filesystem::exists(network))
+      throw FieldError("network", fmt::format("[net] there is no file {}", network));
 
     std::vector<std::string> legal{"kind", "network"};
     for (const Field& field : network_fields()) legal.push_back(field.name);
@@ -44,9 +48,7 @@ class NetBench final : public Bench {
 
   Record record(const CaseResult& result) const override {
     Record record = timed_record(result, rerun(result.fields), unremarkable(result.fields));
-    if (const auto* time = record.metric("time"); time && time->median > 0)
-      record.metrics.emplace_back(
-          "throughput", Metric{.unit = "samples/s", .median = result.fields.at("batch").get<double>() / time->median});
+    add_net_metrics(result, record);
     return record;
   }
 

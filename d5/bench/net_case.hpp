@@ -16,12 +16,14 @@ namespace d5 {
 enum class NetPass { forward, backward, step };
 
 const std::vector<Field>& network_fields();                         // every case of level 1 has them
-std::vector<Parameter> own_parameters(const std::string& network);  // UsageError on an unknown name
+std::vector<Parameter> own_parameters(const std::string& network);  // of a built-in one; none for a file
+bool is_file(const std::string& network);                           // an ONNX file rather than a built-in name
 
 NetPass net_pass(const Json& fields);
 CompileOptions net_compile_options(const Json& fields);
 
-// In the form that the pass asks for, with its loss where it learns and it has one. `batch` replaces the field's.
+// In the form that the pass asks for, with its loss where it learns and one is known. `batch` replaces the field's;
+// 0 leaves the sizes of a file as they are.
 Graph network_of(const Json& fields, std::optional<Index> batch = {});
 
 }  // namespace d5

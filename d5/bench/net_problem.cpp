@@ -122,6 +122,7 @@ class NetOracle {
   NetOracle(const Graph& graph, Mode mode) : graph_(with_float_type(graph, DType::f64)), mode_(mode) {
     CompileOptions options;
     options.mode = mode;
+    options.keep_all = true;
     backend_ = open_backend("reference");
     executable_ = backend_->compile(graph_, parameters_, options);
   }

@@ -56,6 +56,9 @@ class OpSession final : public Session {
     }
     const OperatorCase one = describe(fields_);
     const Graph graph = single_node_graph(op, one);
+    for (const auto& [name, spec] : infer_specs(graph))
+      if (spec.dtype == DType::string)
+        return {.status = "unsupported", .reason = fmt::format("{} has strings; level 0 measures numbers", op)};
     const CompileOptions options = compile_options(fields_);
     if (options.mode == Mode::training && !(has_gradient(one) && registered<operators>(op).has_backward))
       return {.status = "unsupported", .reason = fmt::format("{} has no gradient", op)};

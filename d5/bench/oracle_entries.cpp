@@ -85,6 +85,7 @@ std::vector<Expected> expect_entries(const Oracle& whole, const Entries& entries
   const auto wide = [&](const Tensor& tensor, Index axis) {
     return tensor.present() ? sliced(tensor, axis, entries.chosen).cast(compute_dtype(tensor.dtype())) : Tensor();
   };
+  few.context.input_types = whole.context.input_types;
   for (size_t i = 0; i < few.in.size(); ++i)
     few.context.inputs.push_back(wide(whole.context.input(i), entries.input_axis(i)));
   for (size_t i = 0; i < whole.context.output_gradients.size(); ++i)

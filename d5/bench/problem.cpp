@@ -74,6 +74,7 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
   };
 
   Problem problem{.pass = options.pass};
+  for (const TensorSpec& spec : o.in) o.context.input_types.push_back(spec.dtype);
   for (size_t i = 0; i < o.in.size(); ++i) {
     const std::string value = "x" + std::to_string(i);
     if (!o.in[i].present) {

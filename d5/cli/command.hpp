@@ -14,6 +14,7 @@ using RunCommand = std::function<int()>;
 
 RunCommand add_net(CLI::App&, const std::vector<std::string>& arguments);
 RunCommand add_op(CLI::App&, const std::vector<std::string>& arguments);
+RunCommand add_model(CLI::App&, const std::vector<std::string>& arguments);
 RunCommand add_run(CLI::App&);
 RunCommand add_compare(CLI::App&);
 RunCommand add_list(CLI::App&);

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "d5/backends/backend.hpp"
+#include "d5/bench/net_view.hpp"
 #include "d5/bench/session.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/interrupt.hpp"
@@ -30,41 +31,6 @@
 
 namespace d5 {
 namespace {
-
-std::string default_folder(const std::string& name) {
-  const std::time_t now = std::time(nullptr);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", std::localtime(&now));
-  std::string folder = fmt::format("results/{}-{}", stamp, name);
-  for (int i = 2; std::filesystem::exists(folder); ++i) folder = fmt::format("results/{}-{}-{}", stamp, name, i);
-  return folder;
-}
-
-// The environment, with what each backend takes on the disk and the roofline that this machine is known by.
-Record environment_record(const std::vector<Json>& cases) {
-  Json backends = Json::object();
-  for (const BackendStatus& status : backend_statuses()) {
-    const auto uses = [&](const Json& one) { return one.value("backend", "") == status.name; };
-    if (status.foreign && std::ranges::none_of(cases, uses)) continue;
-    backends[status.name] = {{"available", status.available}, {"note", status.reason}};
-    if (status.available) backends[status.name].update(describe_backend(status.name, 1));
-  }
-  Record record{.kind = "environment"};
-  record.details = capture_environment(backends);
-  record.environment = environment_hash(record.details);
-  std::set<int> thread_counts;
-  for (const Json& one : cases)
-    if (one.contains("threads")) thread_counts.insert(one["threads"].get<int>());
-  for (int threads : thread_counts) record.details["rooflines"].push_back(to_json(cached_roofline(threads)));
-  const Sharing sharing = probe_core_sharing();
-  record.details["core_sharing"] = {{"ratio", sharing.ratio}, {"cores_shared", sharing.cores_shared}};
-  if (sharing.cores_shared)
-    record.warnings.push_back(
-        fmt::format("cores shared: two threads run at {:.2f}x the rate of one; ratios hold, absolute numbers may not",
-                    sharing.ratio));
-  record.status = "passed";
-  return record;
-}
 
 void print_cases(const std::vector<Json>& cases, bool json) {
   for (const Json& one : cases) std::cout << (json ? one.dump() : bench_of(one).rerun(one)) << "\n";
@@ -162,9 +128,43 @@ RunOptions run_options(const RunFlags& flags, const Json& measure) {
   return options;
 }
 
+std::string default_folder(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", std::localtime(&now));
+  std::string folder = fmt::format("results/{}-{}", stamp, name);
+  for (int i = 2; std::filesystem::exists(folder); ++i) folder = fmt::format("results/{}-{}-{}", stamp, name, i);
+  return folder;
+}
+
+Record environment_of(const std::vector<Json>& cases) {
+  Json backends = Json::object();
+  for (const BackendStatus& status : backend_statuses()) {
+    const auto uses = [&](const Json& one) { return one.value("backend", "") == status.name; };
+    if (status.foreign && std::ranges::none_of(cases, uses)) continue;
+    backends[status.name] = {{"available", status.available}, {"note", status.reason}};
+    if (status.available) backends[status.name].update(describe_backend(status.name, 1));
+  }
+  Record record{.kind = "environment"};
+  record.details = capture_environment(backends);
+  record.environment = environment_hash(record.details);
+  std::set<int> thread_counts;
+  for (const Json& one : cases)
+    if (one.contains("threads")) thread_counts.insert(one["threads"].get<int>());
+  for (int threads : thread_counts) record.details["rooflines"].push_back(to_json(cached_roofline(threads)));
+  const Sharing sharing = probe_core_sharing();
+  record.details["core_sharing"] = {{"ratio", sharing.ratio}, {"cores_shared", sharing.cores_shared}};
+  if (sharing.cores_shared)
+    record.warnings.push_back(
+        fmt::format("cores shared: two threads run at {:.2f}x the rate of one; ratios hold, absolute numbers may not",
+                    sharing.ratio));
+  record.status = "passed";
+  return record;
+}
+
 bool use_colour() { return isatty(STDOUT_FILENO) && !std::getenv("NO_COLOR"); }
 
-int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finished) {
+int execute(const Recipe& recipe, const RunFlags& flags, const Hooks& hooks) {
   RunOptions options = run_options(flags, recipe.measure);
   const Complete complete = [](const Json& fields) { return bench_of(fields).complete(fields); };
   Recipe resolved = recipe;
@@ -179,6 +179,8 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
     print_cases(cases, flags.json);
     return status_of_rows;
   }
+  if (std::ranges::all_of(cases, [](const Json& one) { return deepest(bench_of(one)) == Depth::check; }))
+    options.depth = std::min(options.depth, Depth::check);
   std::map<std::string, Json> labels_of;
   for (size_t i = 0; i < cases.size(); ++i)
     if (!labels[i].empty()) labels_of[cases[i].dump()] = labels[i];
@@ -188,7 +190,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
   RecordWriter writer(flags.folder.empty() ? options.folder : flags.folder);
   if (!flags.quiet)
     fmt::print(stderr, "{} case{}; looking at the machine\n", cases.size(), cases.size() == 1 ? "" : "s");
-  const Record environment = environment_record(cases);
+  const Record environment = environment_of(cases);
   writer.write(environment);
   if (flags.json) std::cout << to_line(environment) << "\n" << std::flush;
 
@@ -203,13 +205,16 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
           record.details["suites"] = label->second;
         writer.write(record);
         if (flags.json) std::cout << to_line(record) << "\n" << std::flush;
+        if (hooks.made) hooks.made(record, options.folder);
         records.push_back(std::move(record));
       },
       [&](const Progress& progress) { bar.show(progress); }, interrupted);
   bar.clear();
   writer.close();
 
-  if (!flags.json)
+  if (!flags.json && hooks.text)
+    std::cout << hooks.text(records) << std::flush;
+  else if (!flags.json)
     std::cout << console_text(records, {&environment, 1},
                               {.colour = use_colour(), .verdicts = {.margin = options.margin}})
               << suite_summary(records) << std::flush;
@@ -223,7 +228,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Finished& finishe
   if (options.depth == Depth::measure)
     if (const int status = judge_all(recipe, records)) return status;
   records.push_back(environment);
-  return finished ? finished(records) : exit_passed;
+  return hooks.finished ? hooks.finished(records) : exit_passed;
 }
 
 }  // namespace d5

@@ -23,12 +23,21 @@ struct RunFlags {
 void add_run_flags(CLI::App&, RunFlags&);
 RunOptions run_options(const RunFlags&, const Json& recipe_measure);
 
-// Runs the recipe and reports as the flags say. `finished` gets the records: what it returns, if not 0, is the status.
-using Finished = std::function<int(const std::vector<Record>&)>;
-int execute(const Recipe&, const RunFlags&, const Finished& finished = {});
+// What a command adds to a run.
+struct Hooks {
+  // Sees each record as it is written, and the folder where its files are.
+  std::function<void(const Record&, const std::string& folder)> made = {};
+  std::function<std::string(const std::vector<Record>&)> text = {};  // instead of the usual table
+  std::function<int(const std::vector<Record>&)> finished = {};      // all records; what is not 0 is the exit status
+};
+// Runs the recipe and reports as the flags say.
+int execute(const Recipe&, const RunFlags&, const Hooks& = {});
 
 std::string option_name(std::string field);  // "trans_a" is given as --trans-a
 
-bool use_colour();  // stdout is a terminal and NO_COLOR is not set
+// The environment, with what each backend takes on the disk and the roofline that this machine is known by.
+Record environment_of(const std::vector<Json>& cases);
+std::string default_folder(const std::string& name);  // results/TIME-NAME, one that is not there yet
+bool use_colour();                                    // stdout is a terminal and NO_COLOR is not set
 
 }  // namespace d5

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// d5 net: validate and measure networks.
+// d5 net: validate and measure networks; run suites of ONNX tests.
+#include <filesystem>
 #include <map>
 #include <set>
 
 #include "d5/bench/net_case.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
+#include "d5/cli/net_views.hpp"
+#include "d5/cli/onnx_tests.hpp"
+#include "d5/cli/open_network.hpp"
 #include "d5/cli/plugins.hpp"
-#include "d5/networks/network.hpp"
 #include "d5/recipe/values.hpp"
 
 namespace d5 {
 namespace {
 
 struct NetFlags : RunFlags {
-  std::string networks_named;
+  std::string networks_named, onnx_tests;
   std::map<std::string, std::string> fields;
+  NetViewFlags view;
 };
 
 const std::vector<std::pair<std::string, std::string>> field_help = {
@@ -34,43 +38,45 @@ const std::vector<std::pair<std::string, std::string>> field_help = {
     {"fallback", "error, or reference: nodes without a kernel run by plain loops; such a case gets no verdict"},
     {"seed", "of parameters and inputs"}};
 
-// The networks named decide which options exist, so they are looked for before parsing.
-std::map<std::string, std::string> options_of_networks(const std::vector<std::string>& arguments) {
-  std::map<std::string, std::string> own;
-  if (arguments.empty() || arguments[0] != "net") return own;
-  for (const std::string& argument : arguments)
-    for (const std::string& name : split_words(argument))
-      if (const NetworkEntry* entry = find_registered<networks>(name))
-        for (const Parameter& parameter : entry->parameters)
-          own.try_emplace(parameter.name, fmt::format("{} [{}]", parameter.about, to_string(parameter.otherwise)));
-  return own;
-}
-
 }  // namespace
 
 RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments) {
   auto flags = std::make_shared<NetFlags>();
   CLI::App* command = program.add_subcommand("net", "Level 1: validate and measure networks");
   command->add_option("network", flags->networks_named,
-                      "Built-in networks (see 'd5 list networks'), separated by commas");
+                      "ONNX files or built-in names (see 'd5 list networks'), separated by commas");
+  command->add_option("--onnx-tests", flags->onnx_tests,
+                      "Folder with ONNX tests instead: every folder below it, at any depth, with one .onnx file and "
+                      "test_data_set_* folders is a case of every --backend");
   for (const auto& [field, about] : field_help)
     command->add_option(option_name(field), flags->fields[field], about)
         ->group("Case (each takes several values, separated by commas)");
-  for (const auto& [field, about] : options_of_networks(arguments))
+  // The networks named decide which options exist, so they are looked for before parsing.
+  const bool is_chosen = !arguments.empty() && arguments[0] == "net";
+  for (const auto& [field, about] : options_of_networks(is_chosen ? arguments : std::vector<std::string>()))
     if (!flags->fields.contains(field))
       command->add_option(option_name(field), flags->fields[field], about)->group("Sizes of this network [default]");
+  add_net_view_options(*command, flags->view);
   add_plugin_options(*command);
   add_run_flags(*command, *flags);
   command->footer(
-      "Example: d5 net resnet-50 --batch 1,16 --backend onednn,torch --threads 1,2\n"
+      "Example: d5 net resnet-50 --batch 1,16 --backend onednn,torch,onnxruntime --threads 1,2\n"
+      "         d5 net --onnx-tests node --backend reference,onednn\n"
       "'d5 net NETWORK --help' lists the sizes of a network.");
   return [flags] {
-    if (flags->networks_named.empty()) throw UsageError("[net] no network is named; see 'd5 list networks'");
+    if (!flags->onnx_tests.empty()) {
+      if (!flags->networks_named.empty())
+        throw UsageError("[net] '{}' and --onnx-tests: one of the two", flags->networks_named);
+      const std::string& backends = flags->fields["backend"];
+      return run_onnx_tests(flags->onnx_tests, split_names(backends.empty() ? "reference" : backends), *flags);
+    }
+    if (flags->networks_named.empty())
+      throw UsageError("[net] no network is named; give an ONNX file or a name of 'd5 list networks'");
     Recipe recipe{.name = "net", .kind = "net"};
     std::set<std::string> common;
     for (const Field& field : network_fields()) common.insert(field.name);
-    for (const std::string& network : split_words(flags->networks_named)) {
-      recipe.name += "-" + network;
+    for (const std::string& network : split_names(flags->networks_named)) {
+      recipe.name += "-" + std::filesystem::path(network).stem().string();
       recipe.blocks.push_back({.values = {{"network", network}}});
       for (const Parameter& parameter : own_parameters(network))
         if (const auto found = flags->fields.find(parameter.name);
@@ -81,7 +87,7 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
     for (const char* field : {"dtype", "pass", "batch", "threads", "math", "layout", "transform", "cache",
                               "deterministic", "fallback", "seed", "environment", "device", "backend"})
       if (!flags->fields[field].empty()) recipe.axes.push_back({field, parse_values(flags->fields[field])});
-    return execute(recipe, *flags);
+    return run_net_view(recipe, *flags, flags->view);
   };
 }
 

@@ -47,7 +47,7 @@ std::vector<std::string> operators_of_suites(const std::vector<std::string>& arg
     if (arguments[i] == "--suite" && i + 1 < arguments.size()) suites = arguments[i + 1];
     if (arguments[i].starts_with("--suite=")) suites = arguments[i].substr(8);
     if (suites.empty()) continue;
-    for (const std::string& suite : split_words(suites))
+    for (const std::string& suite : split_names(suites))
       for (const SuiteRow& row : load_suite(suite).rows)
         if (const auto name = row.fields.find("operator"); name != row.fields.end() && name->is_string())
           names.insert(name->get<std::string>());
@@ -63,12 +63,12 @@ std::vector<std::string> operators_in(const std::vector<std::string>& arguments)
   std::string meant;
   for (size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i].starts_with('-')) continue;
-    const std::vector<std::string> names = split_words(arguments[i]);
+    const std::vector<std::string> names = split_names(arguments[i]);
     if (std::ranges::all_of(names, [](const std::string& name) { return find_registered<operators>(name); }))
       return names;
     if (meant.empty() && !arguments[i - 1].starts_with('-')) meant = arguments[i];
   }
-  for (const std::string& name : split_words(meant))
+  for (const std::string& name : split_names(meant))
     if (!name.empty()) registered<operators>(name);
   return of_suites;
 }
@@ -79,11 +79,11 @@ void name_suites(Recipe& recipe, const OpFlags& flags) {
   for (const auto& [key, text] :
        {std::pair{"suite", flags.suites}, {"set", flags.sets}, {"operator", flags.operators_named}})
     if (!text.empty()) {
-      const auto words = split_words(text);
+      const auto words = split_names(text);
       block.axes.push_back({key, {words.begin(), words.end()}});
     }
   std::set<std::string> own;
-  for (const std::string& suite : split_words(flags.suites)) {
+  for (const std::string& suite : split_names(flags.suites)) {
     recipe.name += "-" + std::filesystem::path(suite).stem().string();
     for (const SuiteRow& row : load_suite(suite).rows)
       if (const auto name = row.fields.find("operator"); name != row.fields.end() && name->is_string())
@@ -135,7 +135,7 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
     } else if (!flags->sets.empty()) {
       throw UsageError("[op] --set '{}' without --suite: only the rows of a suite have such labels", flags->sets);
     }
-    for (const std::string& op : split_words(flags->suites.empty() ? flags->operators_named : "")) {
+    for (const std::string& op : split_names(flags->suites.empty() ? flags->operators_named : "")) {
       if (op.empty()) break;
       recipe.name += "-" + op;
       recipe.blocks.push_back({.values = {{"operator", op}}});

@@ -54,11 +54,11 @@ int reproduce(const RunRecipeFlags& flags) {
     recipe.blocks.push_back({.values = record.fields});
   }
   if (recipe.blocks.empty()) throw UsageError("[run] {} holds no records of cases", flags.what);
-  return execute(recipe, flags, [&](const std::vector<Record>& after) {
-    const Reproduction result = reproduce_records(before, after);
-    std::cout << "\n" << to_text(result);
-    return result.agrees ? exit_passed : exit_refused;
-  });
+  return execute(recipe, flags, {.finished = [&](const std::vector<Record>& after) {
+                   const Reproduction result = reproduce_records(before, after);
+                   std::cout << "\n" << to_text(result);
+                   return result.agrees ? exit_passed : exit_refused;
+                 }});
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ enum class Special {
 };
 
 // A binary float of up to 16 bits. encode() rounds a double once, to nearest even. What overflows follows ONNX Cast
-// with saturate = true for 8 bits (infinity to the largest finite value, or to NaN for fnuz; a finite value to the
-// largest finite one) and for 4 bits (the same, NaN to +6), and IEEE 754 for 16 bits.
+// with saturate = true for 8 bits (a finite value to the largest finite one; so goes infinity where the type has none,
+// or to NaN for fnuz) and for 4 and 6 bits (the same, NaN to -0), and IEEE 754 for 16 bits.
 template <int exponent_bits, int fraction_bits, int bias, Special special, Overflow overflow>
 struct Narrow {
   static constexpr unsigned sign_bit = 1u << (exponent_bits + fraction_bits);
@@ -43,11 +43,13 @@ struct Narrow {
     const unsigned sign = (u >> 63) ? sign_bit : 0;
     const double magnitude = std::bit_cast<double>(u & ~(uint64_t{1} << 63));
     if (value != value) {
-      if constexpr (special == Special::none) return largest;
-      if constexpr (special == Special::fnuz) return sign_bit;
+      if constexpr (special == Special::none || special == Special::fnuz) return sign_bit;
       return sign | quiet_nan;
     }
-    if (special == Special::fnuz && magnitude == std::numeric_limits<double>::infinity()) return sign_bit;
+    if (magnitude == std::numeric_limits<double>::infinity()) {
+      if constexpr (special == Special::fnuz) return sign_bit;
+      if constexpr (special == Special::ieee) return sign | infinity;
+    }
     // The grid's step is 2^(exponent - fraction_bits); adding and taking off 2^52 rounds to a whole number of steps.
     const int exponent = std::max(static_cast<int>((u >> 52) & 0x7ff) - 1023, 1 - bias);
     unsigned code = all_ones + 1;
@@ -148,29 +150,61 @@ struct Byte {
   }
 };
 
-unsigned nibble(const void* data, int64_t i) { return (static_cast<const uint8_t*>(data)[i / 2] >> (i % 2 * 4)) & 0xf; }
-void set_nibble(void* data, int64_t i, unsigned value) {
-  uint8_t& byte = static_cast<uint8_t*>(data)[i / 2];
-  byte = static_cast<uint8_t>(i % 2 ? (byte & 0x0f) | (value << 4) : (byte & 0xf0) | value);
-}
-
-struct NibbleFloat {
-  using Format = Narrow<2, 1, 1, Special::none, Overflow::saturate>;
-  static constexpr bool integer = false;
-  static double load(const void* data, int64_t i) { return Format::decode(nibble(data, i)); }
-  static double load_odd(const void* data, int64_t i) { return load(data, i); }
-  static void store(void* data, int64_t i, double value) { set_nibble(data, i, Format::encode(value)); }
+// 2^(code - 127).
+struct PowerOfTwo {
+  static constexpr unsigned nan = 255, largest = 254;
+  static unsigned encode(double value) {
+    const auto u = std::bit_cast<uint64_t>(value);
+    if (value != value) return nan;
+    const int exponent = static_cast<int>((u >> 52) & 0x7ff) - 1023;
+    const int up = (u >> 51) & 1 ? 1 : 0;  // 1.5 and more
+    return static_cast<unsigned>(std::clamp(exponent + up + 127, 0, static_cast<int>(largest)));
+  }
+  static double decode(unsigned code) {
+    return code == nan ? std::numeric_limits<double>::quiet_NaN() : power_of_two(static_cast<int>(code) - 127);
+  }
 };
 
-template <int low, int high>
-struct NibbleInteger {
+// Elements of less than 8 bits follow each other without gaps, the first in the lowest bits; one of 6 bits may lie in
+// two bytes.
+template <int width>
+struct Packed {
+  static constexpr unsigned mask = (1u << width) - 1;
+  static unsigned get(const void* data, int64_t i) {
+    const uint8_t* bytes = static_cast<const uint8_t*>(data) + i * width / 8;
+    const int shift = static_cast<int>(i * width % 8);
+    unsigned word = bytes[0];
+    if (shift + width > 8) word |= static_cast<unsigned>(bytes[1]) << 8;
+    return (word >> shift) & mask;
+  }
+  static void set(void* data, int64_t i, unsigned value) {
+    uint8_t* bytes = static_cast<uint8_t*>(data) + i * width / 8;
+    const int shift = static_cast<int>(i * width % 8);
+    bytes[0] = static_cast<uint8_t>((bytes[0] & ~(mask << shift)) | (value << shift));
+    if (shift + width > 8)
+      bytes[1] = static_cast<uint8_t>((bytes[1] & ~(mask >> (8 - shift))) | (value >> (8 - shift)));
+  }
+};
+
+template <int width, class Format>
+struct PackedFloat {
+  static constexpr bool integer = false;
+  static double load(const void* data, int64_t i) { return Format::decode(Packed<width>::get(data, i)); }
+  static double load_odd(const void* data, int64_t i) { return load(data, i); }
+  static void store(void* data, int64_t i, double value) { Packed<width>::set(data, i, Format::encode(value)); }
+};
+
+template <int width, bool is_signed>
+struct PackedInteger {
+  static constexpr int low = is_signed ? -(1 << (width - 1)) : 0, high = low + (1 << width) - 1;
   static constexpr bool integer = true;
   static Wide load_wide(const void* data, int64_t i) {
-    const int value = static_cast<int>(nibble(data, i));
-    return value > high ? value - 16 : value;
+    const int value = static_cast<int>(Packed<width>::get(data, i));
+    return value > high ? value - (1 << width) : value;
   }
   static void store_wide(void* data, int64_t i, Wide value) {
-    set_nibble(data, i, static_cast<unsigned>(static_cast<int>(std::clamp<Wide>(value, low, high))) & 0xf);
+    const auto inside = static_cast<unsigned>(static_cast<int>(std::clamp<Wide>(value, low, high)));
+    Packed<width>::set(data, i, inside & Packed<width>::mask);
   }
   static double load(const void* data, int64_t i) { return static_cast<double>(load_wide(data, i)); }
   static double load_odd(const void* data, int64_t i) { return load(data, i); }
@@ -188,9 +222,17 @@ decltype(auto) with_element(DType type, F&& f) {
     case DType::f8e4m3fnuz: return f.template operator()<Byte<Narrow<4, 3, 8, Special::fnuz, Overflow::saturate>>>();
     case DType::f8e5m2: return f.template operator()<Byte<Narrow<5, 2, 15, Special::ieee, Overflow::saturate>>>();
     case DType::f8e5m2fnuz: return f.template operator()<Byte<Narrow<5, 2, 16, Special::fnuz, Overflow::saturate>>>();
-    case DType::f4e2m1: return f.template operator()<NibbleFloat>();
-    case DType::i4: return f.template operator()<NibbleInteger<-8, 7>>();
-    case DType::u4: return f.template operator()<NibbleInteger<0, 15>>();
+    case DType::f8e8m0: return f.template operator()<Byte<PowerOfTwo>>();
+    case DType::f6e2m3:
+      return f.template operator()<PackedFloat<6, Narrow<2, 3, 1, Special::none, Overflow::saturate>>>();
+    case DType::f6e3m2:
+      return f.template operator()<PackedFloat<6, Narrow<3, 2, 3, Special::none, Overflow::saturate>>>();
+    case DType::f4e2m1:
+      return f.template operator()<PackedFloat<4, Narrow<2, 1, 1, Special::none, Overflow::saturate>>>();
+    case DType::i4: return f.template operator()<PackedInteger<4, true>>();
+    case DType::u4: return f.template operator()<PackedInteger<4, false>>();
+    case DType::i2: return f.template operator()<PackedInteger<2, true>>();
+    case DType::u2: return f.template operator()<PackedInteger<2, false>>();
     case DType::i8: return f.template operator()<Plain<int8_t>>();
     case DType::i16: return f.template operator()<Plain<int16_t>>();
     case DType::i32: return f.template operator()<Plain<int32_t>>();
@@ -205,9 +247,9 @@ decltype(auto) with_element(DType type, F&& f) {
   throw Error("[convert] strings convert to no other element type, and none to them");
 }
 
-constexpr int64_t block = 1024;  // even: no two blocks share a byte of 4-bit values
+constexpr int64_t block = 1024;  // a multiple of 4: no two blocks share a byte of packed values
 
-// Through a block of doubles (or of wide integers) in cache: 2 x 20 small loops instead of 20 x 20.
+// Through a block of doubles (or of wide integers) in cache: 2 x 26 small loops instead of 26 x 26.
 template <class Middle, class Load, class Store>
 void through(int64_t first, int64_t last, Load load, Store store) {
   std::array<Middle, block> middle;
@@ -287,8 +329,8 @@ void convert(DType from_type, const void* from, DType to_type, void* to, int64_t
   constexpr int64_t grain = 64 * block;
   const int64_t blocks = (elements + block - 1) / block;
   const Direct loop = direct_loop(from_type, to_type);
-  // An odd number of 4-bit values leaves half a byte, which is always zero.
-  if (elements % 2 && bits(to_type) == 4) static_cast<uint8_t*>(to)[elements / 2] = 0;
+  // What packed values leave of the last byte is always zero.
+  if (elements * bits(to_type) % 8) static_cast<uint8_t*>(to)[elements * bits(to_type) / 8] = 0;
   parallel_for(blocks, grain / block, [&](int64_t first_block, int64_t last_block) {
     const int64_t first = first_block * block, last = std::min(last_block * block, elements);
     if (from_type == to_type)

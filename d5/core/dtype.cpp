@@ -22,9 +22,14 @@ constexpr std::array rows{
     Row{DType::f8e4m3fnuz, "f8e4m3fnuz", 8, 4},
     Row{DType::f8e5m2, "f8e5m2", 8, 3},
     Row{DType::f8e5m2fnuz, "f8e5m2fnuz", 8, 3},
+    Row{DType::f8e8m0, "f8e8m0", 8, 1},
+    Row{DType::f6e2m3, "f6e2m3", 6, 4},
+    Row{DType::f6e3m2, "f6e3m2", 6, 3},
     Row{DType::f4e2m1, "f4e2m1", 4, 2},
     Row{DType::i4, "i4", 4, 0},
     Row{DType::u4, "u4", 4, 0},
+    Row{DType::i2, "i2", 2, 0},
+    Row{DType::u2, "u2", 2, 0},
     Row{DType::i8, "i8", 8, 0},
     Row{DType::i16, "i16", 16, 0},
     Row{DType::i32, "i32", 32, 0},
@@ -70,8 +75,8 @@ bool is_integer(DType type) { return !is_float(type) && type != DType::boolean &
 double round_off(DType type) { return is_float(type) ? std::ldexp(1.0, -row(type).significand) : 0.0; }
 DType compute_dtype(DType type) {
   if (is_float(type)) return DType::f64;
-  if (type == DType::i4) return DType::i8;
-  if (type == DType::u4) return DType::u8;
+  if (type == DType::i4 || type == DType::i2) return DType::i8;
+  if (type == DType::u4 || type == DType::u2) return DType::u8;
   return type;
 }
 

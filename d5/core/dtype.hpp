@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types. Floats narrower than 32 bits and 4-bit integers are storage types: they are converted on use.
+// Element types. Floats narrower than 32 bits and integers narrower than 8 are storage types: converted on use.
 #pragma once
 
 #include <bit>
@@ -22,9 +22,14 @@ enum class DType : uint8_t {
   f8e4m3fnuz,
   f8e5m2,
   f8e5m2fnuz,  // names and meanings as in ONNX
+  f8e8m0,      // a power of two, from 2^-127 to 2^127, or NaN: no sign, no zero
+  f6e2m3,
+  f6e3m2,
   f4e2m1,
   i4,
-  u4,  // two to a byte, the first in the low half
+  u4,
+  i2,
+  u2,  // less than 8 bits: packed without gaps, the first in the lowest bits
   i8,
   i16,
   i32,
@@ -43,7 +48,7 @@ const std::vector<std::string>& dtype_names();
 
 int bits(DType);  // per element; 0 for string
 int64_t storage_bytes(DType, int64_t elements);
-bool is_float(DType);     // fp8 and fp4 included
+bool is_float(DType);     // of 8 bits and fewer, too
 bool is_integer(DType);   // bool excluded
 double round_off(DType);  // unit round-off u: half the distance from 1 to the next number; 0 for integers
 
@@ -155,12 +160,20 @@ decltype(auto) with_compute_type(DType type, F&& f) {
     case DType::u64: return f.template operator()<uint64_t>();
     case DType::boolean: return f.template operator()<bool>();
     case DType::string: throw Error("[dtype] strings cannot be computed with");
-    case DType::i4: return f.template operator()<int8_t>();
-    case DType::u4: return f.template operator()<uint8_t>();
+    case DType::i4:
+    case DType::i2: return f.template operator()<int8_t>();
+    case DType::u4:
+    case DType::u2: return f.template operator()<uint8_t>();
     default: return f.template operator()<double>();
   }
 }
-// The type a tensor of this dtype is widened to before an oracle touches it: f64, or the integer's own (4 bits: 8).
+// The same for what merely moves elements: strings are one more type.
+template <class F>
+decltype(auto) with_element_type(DType type, F&& f) {
+  return type == DType::string ? f.template operator()<std::string>() : with_compute_type(type, f);
+}
+// The type a tensor of this dtype is widened to before an oracle touches it: f64, or the integer's own (at least 8
+// bits).
 DType compute_dtype(DType);
 
 }  // namespace d5

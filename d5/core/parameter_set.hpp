@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "d5/core/tensor.hpp"
+#include "d5/core/layout.hpp"
 
 namespace d5 {
 
@@ -28,6 +28,7 @@ class ParameterSet {
     TensorSpec spec;            // canonical shape; f32 or the set's compute dtype
     Index padded_elements = 0;  // of the native layout, at least spec.elements(); 0: exactly those
     std::string layout;         // a name for the native layout; "" is row-major
+    LayoutPtr native = {};      // that layout, so that others can convert; null: row-major, or only its owner can
     Index offset = 0;           // in elements, the same in every region; 64-byte aligned; add() sets it
     bool trainable = true;
   };
@@ -60,6 +61,11 @@ class ParameterSet {
   Tensor gradients(Range) const;
   Range all() const { return {0, elements_}; }
 
+  // Counts changes of values: what was derived from them is stale when it differs. Whoever writes through a view says
+  // so.
+  uint64_t version() const { return version_; }
+  void touch() { ++version_; }
+
   uint64_t layout_hash() const;  // names, shapes, dtypes, layouts, offsets: ranks compare it
 
  private:
@@ -71,6 +77,7 @@ class ParameterSet {
   Index elements_ = 0;
   Tensor master_, compute_, gradient_;
   bool frozen_ = false;
+  uint64_t version_ = 0;
 };
 
 }  // namespace d5

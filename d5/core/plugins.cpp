@@ -52,6 +52,13 @@ void try_to_open(const std::string& library, const std::string& given) {
 
 }  // namespace
 
+std::filesystem::path library_folder() {
+  Dl_info info{};
+  if (!dladdr(reinterpret_cast<void*>(&library_folder), &info) || !info.dli_fname)
+    throw Error("[plugin] libd5 cannot find its own file; set D5_BACKEND_PATH to the folder of the modules");
+  return std::filesystem::absolute(info.dli_fname).parent_path();
+}
+
 size_t open_plugin(Plugin plugin) {
   std::error_code unknown;
   const auto whole = std::filesystem::canonical(plugin.library, unknown);

@@ -3,6 +3,7 @@
 // Their libraries stand in the variable D5_PLUGINS, separated by ':', so that every child opens the same ones.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,9 @@ struct Plugin {
 // another ABI, or crashes or hangs while it is opened: that is tried in another process first. Once per library.
 size_t open_plugin(Plugin);
 const std::vector<Plugin>& opened_plugins();
+
+// Of libd5; modules, backends.txt and compile.txt lie in d5/ beside it.
+std::filesystem::path library_folder();
 
 std::vector<std::string> plugins_of_environment();  // D5_PLUGINS as it is
 

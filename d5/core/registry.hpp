@@ -20,7 +20,7 @@ namespace d5 {
 
 // A plugin built against another ABI misses these symbols and fails to load; load_plugin() says why in plain words.
 #ifndef D5_ABI  // a test defines an older one
-#define D5_ABI abi_2
+#define D5_ABI abi_3
 #endif
 inline namespace D5_ABI {
 

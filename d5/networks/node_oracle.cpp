@@ -23,6 +23,7 @@ NodeOracle::NodeOracle(const Node& node, const Specs& specs, const std::map<std:
   out_.resize(std::min(out_.size(), node.outputs.size()));
   for (const std::string& name : node.inputs)
     context_.inputs.push_back(name.empty() ? Tensor() : widened(values.at(name)));
+  for (const TensorSpec& spec : in_) context_.input_types.push_back(spec.dtype);
 }
 
 std::vector<Tensor> NodeOracle::allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted) const {

@@ -48,10 +48,19 @@ class Validator {
     values_ = graph_.constants;
     for (const GraphInput& input : graph_.inputs) values_[input.name] = given.at(input.name);
     for (const std::string& name : open.outputs) values_[name] = executable->read(Role::value, name);
-    for (const Node& node : graph_.nodes) check_forward(node, !executable->narrow_arithmetic(Pass::forward).empty());
-    if (options_.compile.mode == Mode::training) {
-      find_wanted();
-      for (size_t n = graph_.nodes.size(); n-- > 0;) check_backward(graph_.nodes[n]);
+    const bool narrow = !executable->narrow_arithmetic(Pass::forward).empty();
+    const bool training = options_.compile.mode == Mode::training;
+    const size_t all = graph_.nodes.size() * (training ? 2 : 1);
+    size_t done = 0;
+    for (const Node& node : graph_.nodes) {
+      if (options_.progress) options_.progress(node, done++, all);
+      check_forward(node, narrow);
+    }
+    if (!training) return std::move(result_);
+    find_wanted();
+    for (size_t n = graph_.nodes.size(); n-- > 0;) {
+      if (options_.progress) options_.progress(graph_.nodes[n], done++, all);
+      check_backward(graph_.nodes[n]);
     }
     return std::move(result_);
   }
@@ -175,6 +184,9 @@ class Validator {
                         value, at, is, should, wanted.tolerance[i]);
     }
     error.l2 = std::sqrt(error.l2);
+    if (options_.see)
+      options_.see(check, {pass == Pass::backward ? "gradient of " + value : value, got, wanted.at, wanted.values,
+                           wanted.tolerance});
     result_.checks.push_back(std::move(check));
     if (result_.checks.back().reason.empty() || result_.first) return;
     result_.first = result_.checks.size() - 1;

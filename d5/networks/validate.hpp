@@ -7,12 +7,14 @@
 // Keeping every value forbids fusion; compare_values() says how far a network that was compiled freely is from another.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "d5/backends/backend.hpp"
+#include "d5/measure/metric.hpp"
 
 namespace d5 {
 
@@ -47,6 +49,9 @@ struct ValidateOptions {
   uint64_t seed = 1;        // of output gradients
   double full_flops = 5e7;  // a node up to here is compared whole, where that can be chosen
   size_t sample = 1000;     // beyond: this many elements
+  // Sees every value that was compared beside what was expected, as it is judged; `done` of `all` nodes and passes.
+  std::function<void(const NodeCheck&, const CheckedResult&)> see = {};
+  std::function<void(const Node&, size_t done, size_t all)> progress = {};
 };
 
 // `values`: every input and parameter of the graph.

@@ -44,6 +44,26 @@ struct ThresholdedRelu : Function {  // x for x > alpha, else 0
   double alpha;
 };
 
+struct Shrink : Function {  // x + bias for x < -lambd, x - bias for x > lambd, else 0; integers are rounded to zero
+  static constexpr std::string_view place = "[shrink]";
+  static constexpr auto types = number_types;
+  static constexpr bool integers = true;
+  explicit Shrink(const Attributes& a) : lambd(a.real("lambd", 0.5)), bias(a.real("bias", 0)) {}
+  static std::vector<Parameter> parameters() {
+    return {{"lambd", "half the width of the gap", 0.5}, {"bias", "how far what is outside moves to zero", 0.0}};
+  }
+  static std::vector<Attributes> attribute_cases() { return {{{"lambd", 1.5}, {"bias", 1.5}}}; }
+  template <class T>
+  T operator()(T value) const {
+    const auto x = static_cast<double>(value);
+    return static_cast<T>(x < -lambd ? x + bias : x > lambd ? x - bias : x != x ? x : 0.0);
+  }
+  double slope(double x) const { return std::abs(x) > lambd ? 1 : 0; }
+  double error(double x) const { return std::abs(x) > lambd ? std::abs(x) + std::abs(bias) : 0; }
+  double slope_error(double x) const { return slope(x); }
+  double lambd, bias;
+};
+
 // gain (exp(x / width) - 1) for x <= 0, scale x above. The exponential errs by 1 + |x / width|, then 1 is taken off.
 // The slope is gain / width exp(x / width), or (y + gain) / width of the stored y.
 struct Exponential : Function {
@@ -254,6 +274,7 @@ struct Swish : Function {  // x sigmoid(alpha x); slope s + alpha x s (1 - s)
 
 }  // namespace
 D5_REGISTER(operators, "LeakyRelu", Unary<LeakyRelu>);
+D5_REGISTER(operators, "Shrink", Unary<Shrink>);
 D5_REGISTER(operators, "ThresholdedRelu", Unary<ThresholdedRelu>);
 D5_REGISTER(operators, "Elu", Unary<Elu>);
 D5_REGISTER(operators, "Celu", Unary<Celu>);

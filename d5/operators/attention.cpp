@@ -4,9 +4,12 @@
 //   s_j = cap(scale q_i k_j) + mask_ij      p = softmax(s)      y_i = sum_j p_j v_j      cap(x) = softcap tanh(x /
 //   softcap) dp_j = dy_i v_j      ds_j = p_j (dp_j - sum_l p_l dp_l)      dt_j = ds_j cap'      dmask_ij = ds_j dq_i =
 //   scale sum_j dt_j k_j      dk_j = scale sum_i dt_ij q_i      dv_j = sum_i p_ij dy_i
+// A fourth output, qk_matmul_output, holds what qk_matmul_output_mode says: 0 the scaled products, 1 those capped, 2 s,
+// 3 p; it has no gradient.
 // Keys that a mask, causality, a window or nonpad_kv_seqlen hides have p = 0; a query that sees no key gives y = 0.
 #include "d5/operators/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "d5/core/parallel.hpp"
@@ -28,14 +31,14 @@ class Attention final : public Operator {
                  .left = a.integer("left_window_size", -1),
                  .right = a.integer("right_window_size", -1)},
         heads_(a.integer("q_num_heads", 0)),
-        kv_heads_(a.integer("kv_num_heads", 0)) {
+        kv_heads_(a.integer("kv_num_heads", 0)),
+        scores_(a.integer("qk_matmul_output_mode", 0)) {
     check_attributes(a,
                      {"is_causal", "kv_num_heads", "left_window_size", "q_num_heads", "qk_matmul_output_mode",
                       "right_window_size", "scale", "softcap", "softmax_precision"},
                      place);
-    if (a.integer("qk_matmul_output_mode", 0) != 0)
-      throw Error("{} qk_matmul_output_mode is {}; the output qk_matmul_output is not supported", place,
-                  a.integer("qk_matmul_output_mode", 0));
+    if (scores_ < 0 || scores_ > 3)
+      throw UsageError("{} qk_matmul_output_mode is {}; legal: 0, 1, 2, 3", place, scores_);
     if (options_.left < -1 || options_.right < -1)
       throw Error("{} windows are {} and {}; -1 (unbounded) and sizes from 0 are legal", place, options_.left,
                   options_.right);
@@ -75,7 +78,8 @@ class Attention final : public Operator {
     check_mask(in, s);
     return {output_spec(in[0].dtype, rows(s.heads, s.queries, s.v_size).sizes(), place),
             output_spec(in[1].dtype, {s.batch, s.kv_heads, s.keys, s.size}, place),
-            output_spec(in[2].dtype, {s.batch, s.kv_heads, s.keys, s.v_size}, place)};
+            output_spec(in[2].dtype, {s.batch, s.kv_heads, s.keys, s.v_size}, place),
+            output_spec(in[0].dtype, {s.batch, s.heads, s.queries, s.keys}, place)};
   }
 
   void forward(Context& c) const override {
@@ -90,6 +94,10 @@ class Attention final : public Operator {
           std::fill_n(y, s.v_size, 0.0);
           for (Index j = 0; j < s.keys; ++j)
             for (Index d = 0; d < s.v_size && row.p[j] != 0; ++d) y[d] += row.p[j] * h.value(j)[d];
+          if (c.output(3).present()) {
+            const auto scores = h.scores(i, row, scores_);
+            std::ranges::copy(scores, &c.output(3).values<double>()[(one * s.queries + i) * s.keys]);
+          }
         }
         if (head % s.group() != 0) continue;
         const Index at = (b * s.kv_heads + head / s.group()) * s.keys;
@@ -112,7 +120,7 @@ class Attention final : public Operator {
   }
 
   std::optional<Batch> batch(SpecSpan in) const override {
-    Batch axes{.inputs = {0, 0, 0, -1, 0, 0, 0}, .outputs = {0, 0, 0}};
+    Batch axes{.inputs = {0, 0, 0, -1, 0, 0, 0}, .outputs = {0, 0, 0, 0}};
     if (has(in, 3) && in[3].shape.rank() == 4 && in[3].shape[0] != 1) axes.inputs[3] = 0;
     axes.inputs.resize(in.size());
     return axes;
@@ -140,6 +148,7 @@ class Attention final : public Operator {
   }
 
   Tensor magnitude(const Context& c, Pass pass, size_t index) const override {
+    if (pass == Pass::forward && index == 3) return size_of_products(c);
     return attention_errors(c, sizes(c), options_, pass, index, false);
   }
   Tensor stored_magnitude(const Context& c, Pass pass, size_t index, DType) const override {
@@ -305,6 +314,22 @@ class Attention final : public Operator {
     scatter(c, s, b, kv, 5, 2, s.v_size, dv);
   }
 
+  // At least as large as any product of a query and a key, or their mask: what the fourth output errs by.
+  Tensor size_of_products(const Context& c) const {
+    const AttentionSizes s = sizes(c);
+    double top[3] = {0, 0, 1};
+    for (const size_t i : {0, 1, 4, 3}) {
+      if (!c.input(i).present() || c.input(i).dtype() != DType::f64) continue;
+      double& most = top[i == 0 ? 0 : i == 3 ? 2 : 1];
+      for (const double value : c.input(i).values<double>())
+        if (std::isfinite(value)) most = std::max(most, std::abs(value));
+    }
+    const Tensor scale(DType::f64, c.output(3).shape());
+    const double factor = options_.scale != 0 ? std::abs(options_.scale) : 1 / std::sqrt(static_cast<double>(s.size));
+    std::ranges::fill(scale.values<double>(), factor * static_cast<double>(s.size) * top[0] * top[1] + top[2]);
+    return scale;
+  }
+
   // Rows of the past go to the gradient of input `past`, the others to that of input `now`.
   static void scatter(const Context& c, const AttentionSizes& s, Index b, Index kv, size_t past, size_t now,
                       Index width, const std::vector<double>& rows) {
@@ -318,7 +343,7 @@ class Attention final : public Operator {
   }
 
   AttentionOptions options_;
-  Index heads_, kv_heads_;
+  Index heads_, kv_heads_, scores_;
 };
 
 }  // namespace

@@ -45,6 +45,9 @@ class AttentionHead {
     double top = 0;             // the largest score + bias
   };
   Row row(Index query) const;
+  // What ONNX's qk_matmul_output_mode stands for: 0 the scaled products of all keys, 1 those capped, 2 with the mask, 3
+  // p.
+  std::vector<double> scores(Index query, const Row&, Index mode) const;
   // Where the mask holds its value for this query and key, or -1.
   Index mask_at(Index query, Index key) const;
 

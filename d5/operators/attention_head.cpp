@@ -60,6 +60,17 @@ double AttentionHead::bias(Index query, Index key) const {
   return c_.input(3).values<double>()[at];
 }
 
+std::vector<double> AttentionHead::scores(Index query, const Row& r, Index mode) const {
+  if (mode == 3) return r.p;
+  std::vector<double> all(static_cast<size_t>(s_.keys), 0.0);
+  for (Index j = 0; j < s_.keys; ++j) {
+    for (Index d = 0; d < s_.size; ++d) all[j] += scale_ * r.q[d] * key(j)[d];
+    if (mode > 0 && o_.softcap > 0) all[j] = o_.softcap * std::tanh(all[j] / o_.softcap);
+    if (mode == 2) all[j] += bias(query, j);
+  }
+  return all;
+}
+
 AttentionHead::Row AttentionHead::row(Index query) const {
   const auto n = static_cast<size_t>(s_.keys);
   Row r{&c_.input(0).values<double>()[s_.q(b_, head_, query)],

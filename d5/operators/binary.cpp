@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of two numbers with numpy's broadcasting (ONNX Sub, Mul, Div, Pow, Mod, BitwiseAnd, BitwiseOr, BitwiseXor),
-// one struct each: y, its slopes and how they err (see elementwise.hpp). Integers wrap around; where ONNX leaves an
-// integer result open (division by zero) it is 0 here, and never a trap.
+// Functions of two numbers with numpy's broadcasting (ONNX Sub, Mul, Div, Pow, Mod, BitShift, BitwiseAnd, BitwiseOr,
+// BitwiseXor), one struct each: y, its slopes and how they err (see elementwise.hpp). Integers wrap around; where ONNX
+// leaves an integer result open (division by zero) it is 0 here, and never a trap.
 #include "d5/operators/elementwise.hpp"
 #include "d5/operators/product.hpp"
 
@@ -129,6 +129,27 @@ struct Mod : BinaryFunction {
   static bool wraps(double a, double b) { return std::abs(std::remainder(a, b)) <= 0x1p-22 * std::abs(a); }
 };
 
+// Bits that leave are lost. To the right a signed number keeps its sign; a distance that is negative or as large as the
+// width leaves the sign alone: 0, or -1 for a negative number to the right.
+struct BitShift : BinaryFunction {
+  static constexpr std::string_view place = "[bit_shift]";
+  static constexpr auto types = integer_types;
+  static constexpr bool differentiable = false;
+  static constexpr double a_low = -100, a_high = 100, b_low = 0, b_high = 9;
+  explicit BitShift(const Attributes& a) : left(a.text("direction", "") == "LEFT") {
+    if (!left && a.text("direction", "") != "RIGHT")
+      throw UsageError("{} direction is '{}'; legal: LEFT, RIGHT", place, a.text("direction", ""));
+  }
+  static std::vector<Parameter> parameters() { return {{"direction", "LEFT or RIGHT", "LEFT"}}; }
+  static std::vector<Attributes> attribute_cases() { return {{{"direction", "RIGHT"}}}; }
+  template <class T>
+  requires std::is_integral_v<T> T operator()(T a, T b) const {
+    if (b < T{} || static_cast<uint64_t>(b) >= 8 * sizeof(T)) return !left && a < T{} ? static_cast<T>(-1) : T{};
+    return left ? static_cast<T>(static_cast<uint64_t>(a) << b) : static_cast<T>(a >> b);
+  }
+  bool left;
+};
+
 template <class Bits>
 struct Bitwise : BinaryFunction {
   static constexpr std::string_view place = Bits::place;
@@ -159,6 +180,7 @@ D5_REGISTER(operators, "Mul", Binary<Mul>);
 D5_REGISTER(operators, "Div", Binary<Div>);
 D5_REGISTER(operators, "Pow", Binary<Pow>);
 D5_REGISTER(operators, "Mod", Binary<Mod>);
+D5_REGISTER(operators, "BitShift", Binary<BitShift>);
 D5_REGISTER(operators, "BitwiseAnd", Binary<Bitwise<And>>);
 D5_REGISTER(operators, "BitwiseOr", Binary<Bitwise<Or>>);
 D5_REGISTER(operators, "BitwiseXor", Binary<Bitwise<Xor>>);

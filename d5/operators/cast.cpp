@@ -1,119 +1,121 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversion to another element type (ONNX Cast), every value rounded at most once.
+// Conversion to another element type (ONNX Cast; CastLike: to that of its second input), every value rounded at most
+// once.
 //   to a float    to nearest even; what is too large becomes infinity, in 8 bits and less the largest value (or with
-//                 saturate = 0 NaN)
-//   to an integer towards zero; an integer that does not fit loses its upper bits, a float that does not fit saturates
+//                 saturate = 0 infinity, or NaN in types without one)
+//   to f8e8m0     to a power of two as round_mode says; what is outside its range, and 0, becomes the nearest one (or
+//                 with saturate = 0 NaN)
+//   to an integer towards zero; an integer that does not fit loses its upper bits. A float that does not fit, of which
+//                 ONNX says nothing, saturates, and loses its upper bits in types of less than 8, as in ONNX's tests
+//   strings       a number as text (see strings.hpp)
 //   dx = dy between floats; there is no gradient from or to anything else
 #include <cmath>
 #include <limits>
 
 #include "d5/core/convert.hpp"
 #include "d5/operators/checks.hpp"
+#include "d5/operators/narrow_float.hpp"
+#include "d5/operators/onnx_type.hpp"
 #include "d5/operators/operator.hpp"
+#include "d5/operators/strings.hpp"
 
 namespace d5 {
 namespace {
 
-constexpr std::string_view place = "[cast]";
-
-// ONNX's TensorProto.DataType numbers.
-DType from_onnx(int64_t code) {
-  switch (code) {
-    case 1: return DType::f32;
-    case 2: return DType::u8;
-    case 3: return DType::i8;
-    case 4: return DType::u16;
-    case 5: return DType::i16;
-    case 6: return DType::i32;
-    case 7: return DType::i64;
-    case 9: return DType::boolean;
-    case 10: return DType::f16;
-    case 11: return DType::f64;
-    case 12: return DType::u32;
-    case 13: return DType::u64;
-    case 16: return DType::bf16;
-    case 17: return DType::f8e4m3fn;
-    case 18: return DType::f8e4m3fnuz;
-    case 19: return DType::f8e5m2;
-    case 20: return DType::f8e5m2fnuz;
-    case 21: return DType::u4;
-    case 22: return DType::i4;
-    case 23: return DType::f4e2m1;
-    default: throw UsageError("{} to is {}; ONNX's number of a numeric element type is wanted", place, code);
-  }
-}
-
 bool is_whole(DType type) { return is_integer(type) || type == DType::boolean; }
-bool is_float8(DType type) { return is_float(type) && bits(type) == 8; }
-
-// The largest value of an 8-bit float, and the least that rounds to more (a tie goes to the even neighbour).
-struct Range {
-  double largest, beyond;
-};
-Range range(DType type) {
-  switch (type) {
-    case DType::f8e4m3fn: return {448, std::nextafter(464, 1000)};
-    case DType::f8e4m3fnuz: return {240, 248};
-    default: return {57344, 61440};
-  }
-}
 
 // The lowest bits of an integer, as two's complement.
 template <class T>
 T low_bits(int64_t value, int count) {
-  if (count == 4) return static_cast<T>(std::is_signed_v<T> ? ((value & 15) ^ 8) - 8 : value & 15);
-  return static_cast<T>(value);
+  if (count >= 8) return static_cast<T>(value);
+  const int64_t sign = int64_t{1} << (count - 1), low = value & (2 * sign - 1);
+  return static_cast<T>(std::is_signed_v<T> ? (low ^ sign) - sign : low);
 }
 
-class Cast final : public Operator {
+class Conversion : public Operator {
  public:
-  explicit Cast(const Attributes& a) : saturate_(a.flag("saturate", true)) {
-    check_attributes(a, {"round_mode", "saturate", "to"}, place);  // round_mode concerns f8e8m0, which is not here
-    if (!a.has("to")) throw UsageError("{} to is missing; an element type is wanted", place);
-    const bool named = std::holds_alternative<std::string>(a.values().at("to"));
-    to_ = named ? parse_dtype(a.text("to", "")) : from_onnx(a.integer("to", 1));
+  Conversion(const Attributes& a, std::string_view place) : place_(place), saturate_(a.flag("saturate", true)) {
+    mode_ = a.text("round_mode", "up");
+    if (mode_ != "up" && mode_ != "down" && mode_ != "nearest")
+      throw UsageError("{} round_mode is '{}'; legal: up, down, nearest", place, mode_);
   }
 
-  std::vector<TensorSpec> infer(SpecSpan in) const override {
-    check_inputs(in, 1, 1, place);
-    if (in[0].dtype == DType::string || to_ == DType::string)
-      throw Error("{} {} to {}: numbers alone are converted", place, name(in[0].dtype), name(to_));
-    if (!saturate_ && to_ == DType::f8e5m2)
-      throw Error("{} saturate is 0: infinity cannot be stored in f8e5m2, whose conversion saturates", place);
-    return {{to_, in[0].shape}};
+  void backward(Context& c) const override {
+    if (!is_float(target(c))) Operator::backward(c);
+    if (c.input_gradient(0).present()) c.input_gradient(0).copy_from(c.output_gradient(0));
   }
 
   // Floats stay double here: they are rounded once, when they are stored.
   void forward(Context& c) const override {
     const Tensor &x = c.input(0), &y = c.output(0);
-    convert(x.dtype(), x.data(), y.dtype(), y.data(), x.elements());
-    if (is_integer(to_) && is_whole(x.dtype()))
-      with_compute_type(x.dtype(), [&]<class From>() {
-        with_compute_type(to_, [&]<class To>() {
-          if constexpr (std::is_integral_v<From> && std::is_integral_v<To> && !std::is_same_v<To, bool>) {
-            const auto from = x.values<From>();
-            const auto to = y.values<To>();
-            for (size_t i = 0; i < from.size(); ++i) to[i] = low_bits<To>(static_cast<int64_t>(from[i]), bits(to_));
-          }
-        });
-      });
-    if (is_float8(to_)) {
-      const auto [largest, beyond] = range(to_);
-      for (double& value : y.values<double>())
-        if (std::abs(value) >= beyond)
-          value = saturate_ ? std::copysign(largest, value) : std::numeric_limits<double>::quiet_NaN();
+    const DType to = target(c);
+    if (x.dtype() == DType::string || to == DType::string) {
+      if (x.dtype() == to)
+        y.copy_from(x);
+      else if (to == DType::string)
+        print_numbers(x, c.input_type(0), y);
+      else
+        parse_numbers(x, y, place_);
+      return;
     }
-  }
-
-  void backward(Context& c) const override {
-    if (!is_float(to_)) Operator::backward(c);
-    if (c.input_gradient(0).present()) c.input_gradient(0).copy_from(c.output_gradient(0));
+    convert(x.dtype(), x.data(), y.dtype(), y.data(), x.elements());
+    if (is_integer(to) && (is_whole(x.dtype()) || bits(to) < 8)) keep_low_bits(x, y, bits(to));
+    if (!is_float(to) || bits(to) != 8) return;
+    for (double& value : y.values<double>())
+      value = to == DType::f8e8m0 ? power_of_two(value) : within_float8(to, value, saturate_);
   }
 
   Cost cost(SpecSpan in, Pass) const override {
     return {static_cast<double>(in[0].elements()), in[0].bytes() + infer(in)[0].bytes()};
   }
   Rounding rounding(SpecSpan, Pass, size_t) const override { return {.terms = 0, .units = 0, .exact = true}; }
+
+ protected:
+  virtual DType target(const Context&) const = 0;
+
+ private:
+  double power_of_two(double value) const {
+    constexpr double least = 0x1p-127, most = 0x1p127;
+    if (std::isnan(value)) return value;
+    const double magnitude = std::abs(value);
+    int exponent = 0;
+    const double fraction = std::frexp(magnitude, &exponent);  // in [1/2, 1)
+    const bool up = mode_ == "up" ? fraction > 0.5 : mode_ == "nearest" && fraction >= 0.75;
+    const double rounded = std::isinf(magnitude) ? magnitude : magnitude == 0 ? 0 : std::ldexp(1, exponent - !up);
+    if (rounded >= least && rounded <= most) return rounded;
+    if (!saturate_) return std::numeric_limits<double>::quiet_NaN();
+    return rounded < least ? least : most;
+  }
+
+  static void keep_low_bits(const Tensor& x, const Tensor& y, int count) {
+    const Tensor wide = x.dtype() == DType::u64 ? x : x.cast(DType::i64);  // as bits they are the same
+    const auto* from = static_cast<const int64_t*>(wide.data());
+    with_compute_type(y.dtype(), [&]<class To>() {
+      if constexpr (std::is_integral_v<To> && !std::is_same_v<To, bool>) {
+        const auto to = y.values<To>();
+        for (size_t i = 0; i < to.size(); ++i) to[i] = low_bits<To>(from[i], count);
+      }
+    });
+  }
+
+  std::string_view place_;
+  bool saturate_;
+  std::string mode_;
+};
+
+class Cast final : public Conversion {
+ public:
+  explicit Cast(const Attributes& a) : Conversion(a, place) {
+    check_attributes(a, {"round_mode", "saturate", "to"}, place);
+    const auto to = type_attribute(a, "to", place);
+    if (!to) throw UsageError("{} to is missing; an element type is wanted", place);
+    to_ = *to;
+  }
+
+  std::vector<TensorSpec> infer(SpecSpan in) const override {
+    check_inputs(in, 1, 1, place);
+    return {{to_, in[0].shape}};
+  }
 
   static std::vector<Parameter> parameters() {
     return {{"shape", "shape of X", "64x256x14x14"},
@@ -139,11 +141,47 @@ class Cast final : public Operator {
     return all;
   }
 
+ protected:
+  DType target(const Context&) const override { return to_; }
+
  private:
+  static constexpr std::string_view place = "[cast]";
   DType to_;
-  bool saturate_;
+};
+
+class CastLike final : public Conversion {
+ public:
+  explicit CastLike(const Attributes& a) : Conversion(a, place) {
+    check_attributes(a, {"round_mode", "saturate"}, place);
+  }
+
+  std::vector<TensorSpec> infer(SpecSpan in) const override {
+    check_inputs(in, 2, 2, place);
+    return {{in[1].dtype, in[0].shape}};
+  }
+
+  static std::vector<Parameter> parameters() {
+    return {{"shape", "shape of X", "64x256x14x14"}, {"like", "element type of the second input", "bf16"}};
+  }
+
+  static OperatorCase describe(const Attributes& v, DType type) {
+    const DType to = parse_dtype(v.text("like", ""));
+    return {.inputs = {{.spec = {type, parse_shape(v.text("shape", ""))}, .differentiable = is_float(to)},
+                       {.spec = {to, {1}}, .differentiable = false}}};
+  }
+
+  static std::vector<Attributes> cases() {
+    return {{{"shape", "scalar"}}, {{"shape", "3x17"}, {"like", "f32"}}, {{"shape", "5"}, {"like", "i8"}}};
+  }
+
+ protected:
+  DType target(const Context& c) const override { return c.input_type(1); }
+
+ private:
+  static constexpr std::string_view place = "[cast_like]";
 };
 
 }  // namespace
 D5_REGISTER(operators, "Cast", Cast);
+D5_REGISTER(operators, "CastLike", CastLike);
 }  // namespace d5

@@ -15,9 +15,10 @@ struct Predicate : BinaryFunction {
 
 struct Equal : Predicate, std::equal_to<> {
   static constexpr std::string_view place = "[equal]";
+  static constexpr bool strings = true;
   static constexpr std::initializer_list<DType> types{
       DType::f32, DType::f64, DType::f16, DType::bf16, DType::boolean, DType::i8,  DType::i16,
-      DType::i32, DType::i64, DType::u8,  DType::u16,  DType::u32,     DType::u64,
+      DType::i32, DType::i64, DType::u8,  DType::u16,  DType::u32,     DType::u64, DType::string,
   };
 };
 struct Greater : Predicate, std::greater<> {

@@ -35,7 +35,7 @@ class Concat final : public Operator {
   }
 
   void forward(Context& c) const override {
-    with_compute_type(c.output(0).dtype(), [&]<class T>() {
+    with_element_type(c.output(0).dtype(), [&]<class T>() {
       const auto y = c.output(0).values<T>();
       for_each_part(c, [&](size_t k, Index whole, Index part, Index count) {
         std::ranges::copy(c.input(k).values<T>().subspan(part, count), y.begin() + whole);

@@ -144,6 +144,7 @@ class Unary final : public Operator {
       const Tensor& result = pass == Pass::forward ? c.output(0) : c.input_gradient(0);
       return result.cast(DType::f64);
     } else {
+      if (c.input(0).dtype() != DType::f64) return c.output(0).cast(DType::f64);
       Tensor scale(DType::f64, c.input(0).shape());
       const auto x = c.input(0).values<double>(), out = scale.values<double>();
       F f = f_;
@@ -192,6 +193,8 @@ struct BinaryFunction {
   static constexpr bool differentiable = true;
   static constexpr bool slope_is_constant = false;
   static constexpr bool predicate = false;
+  static constexpr bool strings = false;    // a predicate that compares strings, too
+  static constexpr bool broadcasts = true;  // else the inputs have one shape
   static constexpr double a_low = -2, a_high = 2, b_low = -2, b_high = 2;
   static constexpr double units = elementary_units;
   static constexpr double flops[2] = {1, 2};  // backward: of each gradient
@@ -215,6 +218,15 @@ class Binary final : public Operator {
   }
 
   void forward(Context& c) const override {
+    if constexpr (F::strings) {
+      if (c.input(0).dtype() == DType::string) {
+        const Broadcast at_a(c.input(0).shape(), c.output(0).shape()), at_b(c.input(1).shape(), c.output(0).shape());
+        const auto a = c.input(0).values<std::string>(), b = c.input(1).values<std::string>();
+        const auto y = c.output(0).values<bool>();
+        for (Index i = 0; i < c.output(0).elements(); ++i) y[i] = f_(a[at_a(i)], b[at_b(i)]);
+        return;
+      }
+    }
     // Types differ for Pow alone: an integer power of an integer is one, anything else is computed in double.
     const DType own = c.input(0).dtype(), other = c.input(1).dtype();
     const DType type = own == other || (is_integer(own) && is_integer(other)) ? own : DType::f64;
@@ -298,6 +310,8 @@ class Binary final : public Operator {
                                 {{"a", "2x3x1x1"}, {"b", "2x3x7x5"}},
                                 {{"a", "17x31"}, {"b", "17x1"}},
                                 {{"a", F::real_size}, {"b", F::real_size}}};
+    if (!F::broadcasts)
+      for (Attributes& values : all) values.set("b", values.values().at("a"));
     for (Attributes values : F::attribute_cases()) {
       values.set("a", std::string("3x31"));
       values.set("b", std::string("3x31"));

@@ -87,6 +87,7 @@ class Tile final : public Selection {
     const auto strides = x.strides();
     Sources from;
     for (size_t axis = 0; axis < y.rank(); ++axis) {
+      Sources::check_length(y[axis]);
       auto& steps = from.steps.emplace_back();
       for (Index i = 0; i < y[axis]; ++i) steps.push_back(i % x[axis] * strides[axis]);
     }

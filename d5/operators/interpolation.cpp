@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "d5/core/error.hpp"
+#include "d5/operators/selection.hpp"
 
 namespace d5 {
 namespace {
@@ -31,8 +32,9 @@ double coordinate(const std::string& mode, double o, double input, double output
                   double roi_end) {
   const double resized = scale * input;
   if (mode == "asymmetric") return o / scale;
+  if (mode == "tf_half_pixel_for_nn") return (o + 0.5) / scale;  // opsets 11 and 12
   if (mode == "align_corners") return resized == 1 ? 0 : o * (input - 1) / (resized - 1);
-  if (mode == "pytorch_half_pixel" && resized == 1) return -0.5;
+  if (mode == "pytorch_half_pixel" && output <= 1) return 0;
   if (mode == "tf_crop_and_resize") {
     const double length = (roi_end - roi_start) * (input - 1), start = roi_start * (input - 1);
     return start + (resized == 1 ? length / 2 : o * length / (resized - 1));
@@ -54,7 +56,7 @@ ResizeModes::ResizeModes(const Attributes& a)
     : mode(chosen(a, "mode", {"nearest", "linear", "cubic"})),
       coordinates(chosen(a, "coordinate_transformation_mode",
                          {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-                          "tf_crop_and_resize"})),
+                          "tf_crop_and_resize", "tf_half_pixel_for_nn"})),
       nearest(chosen(a, "nearest_mode", {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"})),
       cubic_a(a.real("cubic_coeff_a", -0.75)),
       outside_value(a.real("extrapolation_value", 0)),
@@ -77,6 +79,7 @@ const std::vector<std::string>& resize_mode_attributes() {
 ResizedAxis::ResizedAxis(const ResizeModes& modes, Index input, Index output, double scale, double roi_start,
                          double roi_end)
     : input_(input) {
+  Sources::check_length(output);
   for (Index o = 0; o < output; ++o) {
     const double x = coordinate(modes.coordinates, static_cast<double>(o), static_cast<double>(input),
                                 static_cast<double>(output), scale, roi_start, roi_end);

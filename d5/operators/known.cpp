@@ -47,7 +47,7 @@ std::vector<Index> known_integers(const TensorSpec& spec, std::string_view name,
   check_index_type(spec, name, place);
   if (spec.shape.rank() > 1)
     throw Error("{} {} is {}, of rank {}; a list is wanted", place, name, to_string(spec.shape), spec.shape.rank());
-  if (!spec.known) throw Error("{} the value of {} must be known before the run; it is not", place, name);
+  if (!spec.known) throw UnknownValue("{} the value of {} must be known before the run; it is not", place, name);
   return integers(*spec.known);
 }
 
@@ -68,8 +68,10 @@ std::vector<TensorSpec> with_known(const Operator& op, SpecSpan in, std::vector<
   const auto is_known = [&](const TensorSpec& spec) { return !spec.present || (spec.known && is_small(spec)); };
   if (!std::ranges::all_of(in, is_known) || !std::ranges::all_of(out, is_small)) return out;
   Context c;
-  for (const TensorSpec& spec : in)
+  for (const TensorSpec& spec : in) {
     c.inputs.push_back(spec.present ? spec.known->cast(compute_dtype(spec.dtype)) : Tensor());
+    c.input_types.push_back(spec.dtype);
+  }
   for (const TensorSpec& spec : out) c.outputs.emplace_back(compute_dtype(spec.dtype), spec.shape);
   op.forward(c);
   for (size_t i = 0; i < out.size(); ++i)

@@ -13,6 +13,11 @@
 
 namespace d5 {
 
+// A shape depends on a value that only the run gives: the graph cannot be laid out before it, but it can be evaluated.
+class UnknownValue : public Error {
+  using Error::Error;
+};
+
 // The elements of a tensor of i32 or i64.
 std::vector<Index> integers(const Tensor&);
 

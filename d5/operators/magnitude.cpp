@@ -28,7 +28,7 @@ std::span<double> cleared(const Tensor& tensor) {
 }
 
 Tensor evaluate_on_absolute_values(const Operator& op, const Context& c, Pass pass, size_t index) {
-  Context scale{.inputs = absolute(c.inputs)};
+  Context scale{.inputs = absolute(c.inputs), .input_types = c.input_types};
   for (const TensorSpec& spec : op.infer(known_specs(scale.inputs)))
     scale.outputs.emplace_back(compute_dtype(spec.dtype), spec.shape);
   op.forward(scale);

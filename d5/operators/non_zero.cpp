@@ -19,7 +19,8 @@ class NonZero final : public Operator {
   std::vector<TensorSpec> infer(SpecSpan in) const override {
     check_inputs(in, 1, 1, place);
     if (!in[0].known)
-      throw Error("{} the value of X must be known before the run: the shape of the result depends on it", place);
+      throw UnknownValue("{} the value of X must be known before the run: the shape of the result depends on it",
+                         place);
     const auto found = elements(*in[0].known);
     return with_known(*this, in,
                       {output_spec(DType::i64, {rank(in[0].shape), static_cast<Index>(found.size())}, place)});

@@ -22,7 +22,7 @@ class OneHot final : public Operator {
     if (in[2].shape != Shape{2})
       throw Error("{} values are {}; two are wanted, off and on", place, to_string(in[2].shape));
     if (in[1].elements() != 1) throw Error("{} depth has {} values; one is wanted", place, in[1].elements());
-    if (!in[1].known) throw Error("{} the value of depth must be known before the run; it is not", place);
+    if (!in[1].known) throw UnknownValue("{} the value of depth must be known before the run; it is not", place);
     const Index depth = in[1].known->cast(DType::i64).values<int64_t>()[0];
     if (depth < 1) throw Error("{} depth is {}; at least 1 is wanted", place, depth);
     std::vector<Index> sizes = in[0].shape.sizes();
@@ -32,7 +32,7 @@ class OneHot final : public Operator {
   }
 
   void forward(Context& c) const override {
-    with_compute_type(c.output(0).dtype(), [&]<class T>() {
+    with_element_type(c.output(0).dtype(), [&]<class T>() {
       const auto y = c.output(0).values<T>(), values = c.input(2).values<T>();
       for_each(c, c.output(0).shape(), [&](Index i, bool on) { y[i] = values[on ? 1 : 0]; });
     });

@@ -39,10 +39,13 @@ class Context {
  public:
   std::vector<Tensor> inputs, outputs, output_gradients, input_gradients;
   std::vector<Tensor> saved;  // what forward keeps for backward (a dropout mask); the operator fills it
+  // Element types of the inputs before they were widened, from whoever widened them; empty: as the tensors are.
+  std::vector<DType> input_types;
   Position position;
   double round_off = 0x1p-24;  // of the arithmetic that magnitude() speaks of: how near to a kink is undecided
 
   const Tensor& input(size_t i) const { return at(inputs, i); }
+  DType input_type(size_t i) const { return i < input_types.size() ? input_types[i] : input(i).dtype(); }
   const Tensor& output(size_t i) const { return at(outputs, i); }
   const Tensor& output_gradient(size_t i) const { return at(output_gradients, i); }
   const Tensor& input_gradient(size_t i) const { return at(input_gradients, i); }

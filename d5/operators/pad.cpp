@@ -106,6 +106,7 @@ class Pad final : public Selection {
     const auto strides = in[0].shape.strides();
     Sources from;
     for (size_t axis = 0; axis < before.size(); ++axis) {
+      Sources::check_length(output_shape(in)[axis]);
       auto& steps = from.steps.emplace_back();
       for (Index i = -before[axis]; i < in[0].shape[axis] + after[axis]; ++i) {
         const Index source = inside(mode_, i, in[0].shape[axis]);

@@ -26,7 +26,8 @@ class Range final : public Operator {
     for (size_t i = 0; i < 3; ++i) {
       if (in[i].elements() != 1)
         throw Error("{} {} is {}; one value is wanted", place, names[i], to_string(in[i].shape));
-      if (!in[i].known) throw Error("{} the value of {} must be known before the run; it is not", place, names[i]);
+      if (!in[i].known)
+        throw UnknownValue("{} the value of {} must be known before the run; it is not", place, names[i]);
       values[i] = in[i].known->cast(DType::f64).values<double>()[0];
     }
     if (values[2] == 0) throw Error("{} delta is 0; it must not be", place);

@@ -16,7 +16,10 @@ namespace {
 
 class SameElements : public Operator {
  public:
-  std::vector<TensorSpec> infer(SpecSpan in) const final { return with_known(*this, in, {{in[0].dtype, shape(in)}}); }
+  std::vector<TensorSpec> infer(SpecSpan in) const final {
+    const Shape made = shape(in);  // looks whether there is an input
+    return with_known(*this, in, {{in[0].dtype, made}});
+  }
 
   void forward(Context& c) const final { c.output(0).copy_from(c.input(0)); }
 

@@ -230,7 +230,7 @@ class Resize final : public Operator {
   static std::vector<double> known_reals(const TensorSpec& spec, const char* name) {
     if (!is_float(spec.dtype))
       throw Error("{} {} are of type {}; a float type is wanted", place, name, d5::name(spec.dtype));
-    if (!spec.known) throw Error("{} the value of {} must be known before the run; it is not", place, name);
+    if (!spec.known) throw UnknownValue("{} the value of {} must be known before the run; it is not", place, name);
     const Tensor wide = spec.known->cast(DType::f64);
     const auto values = wide.values<double>();
     return {values.begin(), values.end()};

@@ -33,7 +33,13 @@ Counts count(std::vector<Index> steps) {
 
 }  // namespace
 
+void Sources::check_length(Index size) {
+  constexpr Index longest = Index{1} << 28;
+  if (size > longest) throw Error("an axis has {} elements; at most {} are supported here", size, longest);
+}
+
 void Sources::add_axis(Index size, Index stride) {
+  check_length(size);
   std::vector<Index>& axis = steps.emplace_back(static_cast<size_t>(size));
   for (Index i = 0; i < size; ++i) axis[i] = i * stride;
 }
@@ -75,7 +81,7 @@ std::vector<TensorSpec> Selection::infer(SpecSpan in) const {
 
 void Selection::forward(Context& c) const {
   const Sources from = sources(known_specs(c.inputs));
-  with_compute_type(c.output(0).dtype(), [&]<class T>() {
+  with_element_type(c.output(0).dtype(), [&]<class T>() {
     const T fill = filling(c).present() ? filling(c).values<T>()[0] : T{};
     const auto x = c.input(0).values<T>(), y = c.output(0).values<T>();
     from.for_each([&](Index i, Index source) { y[i] = source == Sources::none ? fill : x[source]; });

@@ -20,6 +20,8 @@ struct Sources {
   std::vector<std::vector<Index>> steps;
 
   void add_axis(Index size, Index stride);  // steps 0, stride, 2 stride, ...
+  // Every place of an axis is listed: Error where that is more than 2^28, before there is a list.
+  static void check_length(Index size);
 
   Index elements() const;
   Index operator()(Index element) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Part of a tensor, every step-th element along each axis (ONNX Slice, as numpy's x[start:end:step]). Negative starts
-// and ends count from the end, both are clamped to the axis, and a negative step walks backwards.
+// and ends count from the end, both are clamped to the axis, and a negative step walks backwards: then a start before
+// the axis is its first element, where numpy takes none.
 //   y[i] = x[start + i step]      dx[start + i step] = dy[i], zero elsewhere
 #include <algorithm>
 
@@ -18,9 +19,10 @@ struct Range {
 
 Range clamped(Index start, Index end, Index step, Index size) {
   if (step == 0) throw Error("{} a step is 0; it must not be", place);
+  if (size == 0) return {0, 1, 0};
   const Index low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
-  const auto clamp = [&](Index at) { return std::clamp(at < 0 ? at + size : at, low, high); };
-  const Index first = clamp(start), last = clamp(end);
+  const auto clamp = [&](Index at, Index least) { return std::clamp(at < 0 ? at + size : at, least, high); };
+  const Index first = clamp(start, 0), last = clamp(end, low);
   const Index distance = step > 0 ? last - first : first - last;
   // -step of the smallest integer overflows; one that passes the whole axis takes one element, whatever its size.
   const Index stride = step > 0 ? step : -std::max(step, -std::max<Index>(size, 1));
@@ -68,6 +70,7 @@ class Slice final : public Selection {
     const auto strides = in[0].shape.strides();
     Sources from;
     for (size_t axis = 0; const Range& range : ranges(in)) {
+      Sources::check_length(range.count);
       auto& steps = from.steps.emplace_back();
       for (Index i = 0; i < range.count; ++i) steps.push_back((range.start + i * range.step) * strides[axis]);
       ++axis;

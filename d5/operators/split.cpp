@@ -34,7 +34,7 @@ class Split final : public Operator {
   }
 
   void forward(Context& c) const override {
-    with_compute_type(c.input(0).dtype(), [&]<class T>() {
+    with_element_type(c.input(0).dtype(), [&]<class T>() {
       const auto x = c.input(0).values<T>();
       for_each_part(c, [&](size_t k, Index whole, Index part, Index count) {
         if (c.output(k).present()) std::ranges::copy(x.subspan(whole, count), c.output(k).values<T>().begin() + part);

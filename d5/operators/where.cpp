@@ -18,7 +18,7 @@ class Where final : public Operator {
     check_same_type(in.last(2), place);
     check_type(in[1],
                {DType::f32, DType::f64, DType::f16, DType::bf16, DType::boolean, DType::i8, DType::i16, DType::i32,
-                DType::i64, DType::u8, DType::u16, DType::u32, DType::u64},
+                DType::i64, DType::u8, DType::u16, DType::u32, DType::u64, DType::string},
                place);
     const Shape choices = broadcast(in[1].shape, in[2].shape, place);
     return {output_spec(in[1].dtype, broadcast(in[0].shape, choices, place).sizes(), place)};
@@ -27,7 +27,7 @@ class Where final : public Operator {
   void forward(Context& c) const override {
     const Shape& shape = c.output(0).shape();
     const Broadcast at_if(c.input(0).shape(), shape), at_x(c.input(1).shape(), shape), at_z(c.input(2).shape(), shape);
-    with_compute_type(c.output(0).dtype(), [&]<class T>() {
+    with_element_type(c.output(0).dtype(), [&]<class T>() {
       const auto condition = c.input(0).values<bool>();
       const auto x = c.input(1).values<T>(), z = c.input(2).values<T>(), y = c.output(0).values<T>();
       for_each_element(shape.elements(), [&](Index i) { y[i] = condition[at_if(i)] ? x[at_x(i)] : z[at_z(i)]; });

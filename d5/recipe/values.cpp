@@ -20,19 +20,13 @@ nlohmann::json parse_value(const std::string& text) {
 
 std::vector<nlohmann::json> parse_values(const std::string& text) {
   std::vector<nlohmann::json> values;
-  for (const std::string& word : split_words(text)) values.push_back(parse_value(word));
-  return values;
-}
-
-std::vector<std::string> split_words(const std::string& text) {
-  std::vector<std::string> words;
   size_t begin = 0;
   for (size_t comma = text.find(','); comma != std::string::npos; comma = text.find(',', begin)) {
-    words.push_back(text.substr(begin, comma - begin));
+    values.push_back(parse_value(text.substr(begin, comma - begin)));
     begin = comma + 1;
   }
-  words.push_back(text.substr(begin));
-  return words;
+  values.push_back(parse_value(text.substr(begin)));
+  return values;
 }
 
 }  // namespace d5

@@ -10,6 +10,5 @@ namespace d5 {
 
 nlohmann::json parse_value(const std::string& text);                // an integer, a real, true or false, or a word
 std::vector<nlohmann::json> parse_values(const std::string& text);  // separated by commas
-std::vector<std::string> split_words(const std::string& text);      // the same as they are written
 
 }  // namespace d5

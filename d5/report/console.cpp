@@ -11,6 +11,7 @@
 
 #include "d5/report/case_fields.hpp"
 #include "d5/report/number_text.hpp"
+#include "d5/report/step_table.hpp"
 #include "d5/report/text_table.hpp"
 
 namespace d5 {
@@ -80,7 +81,7 @@ void find_metrics(Layout& layout, const Block& block) {
     layout.bound |= row.record->bound.has_value();
     for (const auto& [name, metric] : row.record->metrics) {
       if (name == "time" && std::isfinite(metric.median)) times.push_back(metric.median);
-      if (std::find(all.begin(), all.end(), name) != all.end()) continue;
+      if (is_of_step_table(name) || std::find(all.begin(), all.end(), name) != all.end()) continue;
       all.push_back(name);
       if (is_rate(metric)) layout.rates.push_back(name);
       if (starts_with_error(name) && layout.error.empty()) layout.error = name;
@@ -273,7 +274,11 @@ std::string block_text(const Block& block, std::span<const Record> environments,
     result += used + 4 <= table.width() ? std::string(table.width() - used, ' ') : "\n";
     result += machine;
   }
-  return result + "\n" + constants_text(layout, block) + table.text(colour);
+  std::vector<const Record*> records;
+  for (const Row& row : block) records.push_back(row.record);
+  const std::string beside = step_table(
+      records, layout.columns, [&](const std::vector<std::string>& texts) { return notes.mark(texts); }, colour);
+  return result + "\n" + constants_text(layout, block) + table.text(colour) + (beside.empty() ? "" : "\n" + beside);
 }
 
 // The values by which the base differs from the others of its group.

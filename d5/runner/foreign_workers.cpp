@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "d5/core/plugins.hpp"
+
 namespace d5 {
 namespace {
 

@@ -11,9 +11,9 @@ import sys
 # Each of these sees the ones before it.
 LEVELS = ["core", "operators", "graph", "backends", "networks", "training", "distributed", "bench", "runner", "cli"]
 # The rooms beside the levels see only core, and what is named here.
-BESIDE = {"datasets": [], "measure": [], "recipe": ["measure"], "report": ["measure"]}
+BESIDE = {"datasets": [], "measure": [], "recipe": ["measure"], "report": ["measure"], "solvers": ["graph", "operators"]}
 # Which of the rooms beside them the levels see; a level also sees what the levels before it see.
-SEES_BESIDE = {"backends": ["measure"], "training": ["datasets"], "bench": ["report"], "runner": ["recipe"]}
+SEES_BESIDE = {"backends": ["measure"], "training": ["datasets"], "bench": ["report"], "runner": ["recipe"], "cli": ["solvers"]}
 
 MOST_LINES = 600
 SOURCES = {".cpp", ".hpp", ".h", ".cu", ".cuh", ".inc", ".py", ".sh"}

@@ -22,7 +22,7 @@ for document in [source / "README.md", *sorted((source / "docs").glob("*.md"))]:
 
 failures = 0
 with tempfile.TemporaryDirectory() as folder:
-    for name in ["recipes", "examples"]:
+    for name in ["recipes", "examples", "tests"]:
         os.symlink(source / name, Path(folder) / name)
     environment = {**os.environ, "XDG_CACHE_HOME": folder + "/cache"}
     for document, words in commands:

@@ -10,6 +10,12 @@ namespace d5::onednn {
 namespace {
 
 class OnednnConvTranspose final : public OnednnKernel {
+ public:
+  void arrange(KernelSetup& setup) const override {
+    Kernel::arrange(setup);
+    setup.input_orders[0] = setup.output_orders[0] = channels_last_order(setup.inputs[0].shape.rank());
+  }
+
  protected:
   void build(Program& p, const KernelSetup& setup) const override {
     const Shape &shape_x = setup.inputs[0].shape, &shape_w = setup.inputs[1].shape, &shape_y = setup.outputs[0].shape;
@@ -21,7 +27,8 @@ class OnednnConvTranspose final : public OnednnKernel {
     // output_padding is what the window leaves unread at the end: less than a stride, which oneDNN rounds away.
     for (dnnl_dim_t& pad : w.pads_after) pad = std::max<dnnl_dim_t>(0, pad);
     const Dims dims_x = dims_of(shape_x), dims_y = dims_of(shape_y);
-    const Desc plain_x = row_major(type, dims_x), plain_y = row_major(type, dims_y);
+    const Images lying(setup);
+    const Desc &plain_x = lying.x, &plain_y = lying.y;
     const Desc plain_w = turned_weights(type, shape_w, groups), bias = row_major(type, {shape_y[1]});
     const bool free = p.chooses_input(0) && p.chooses_output(0);
     const Desc x = free ? channels_last(type, dims_x) : plain_x, y = free ? channels_last(type, dims_y) : plain_y;

@@ -3,12 +3,20 @@
 // otherwise alpha is a linear post-op and C, scaled first where beta is not 1, a binary one. B is packed by the library
 // where it is a parameter and only forward runs; in training it stays row-major, because the forward product, the
 // gradient of A and the gradient of B would each want another packing of the same bytes.
+// What follows in inference (activations, sums) are post-ops, in training a Relu may follow.
+#include "d5/backends/onednn/epilogue.hpp"
 #include "d5/backends/onednn/kernel.hpp"
 
 namespace d5::onednn {
 namespace {
 
 class OnednnGemm final : public OnednnKernel {
+ public:
+  bool fuses(const KernelSetup& setup) const override {
+    if (setup.training()) return setup.followers.size() == 1 && is_relu(setup.followers[0]);
+    return Epilogue::takes(setup, setup.followers.size() - 1, 1);
+  }
+
  protected:
   void build(Program& p, const KernelSetup& setup) const override {
     const Attributes& a = setup.node.attributes;
@@ -20,7 +28,8 @@ class OnednnGemm final : public OnednnKernel {
     const Desc desc_a = matrix(type, m, k, trans_a), desc_b = matrix(type, k, n, trans_b), desc_y = matrix(type, m, n);
 
     const bool packed = setup.is_parameter[1] && !setup.training() && p.chooses_input(1);
-    const bool has_c = setup.inputs.size() > 2 && setup.inputs[2].present;
+    const bool has_c = setup.node.inputs.size() > 2 && setup.inputs[2].present;
+    const Epilogue epilogue(setup, 0, 1, desc_y, 1);
     Dims dims_c;
     if (has_c) {
       dims_c = dims_of(setup.inputs[2].shape);
@@ -29,12 +38,18 @@ class OnednnGemm final : public OnednnKernel {
     const Desc wanted_b = packed ? any_layout(type, {k, n}) : desc_b;
     std::vector<Argument> arguments;
     const auto primitive = [&] {
-      if (has_c && alpha == 1 && beta == 1 && dims_c == Dims{1, n}) {
+      dnnl::primitive_attr attributes = p.attributes();
+      const bool is_bias = has_c && alpha == 1 && beta == 1 && dims_c == Dims{1, n};
+      if (is_bias || (!has_c && alpha == 1)) {
+        attributes.set_post_ops(epilogue.operations());
+        epilogue.append_to(arguments);
+        if (epilogue.in_place()) p.must_take_the_place_of(*epilogue.in_place());
+        if (!is_bias) return dnnl::matmul::primitive_desc(engine(), desc_a, wanted_b, desc_y, attributes);
         const Desc bias = row_major(type, dims_c);
         arguments.push_back(reads(DNNL_ARG_BIAS, input(2, bias)));
-        return dnnl::matmul::primitive_desc(engine(), desc_a, wanted_b, bias, desc_y, p.attributes());
+        return dnnl::matmul::primitive_desc(engine(), desc_a, wanted_b, bias, desc_y, attributes);
       }
-      dnnl::primitive_attr attributes = p.attributes();
+      if (!setup.followers.empty()) throw Error("[gemm] scaled, so that nothing can follow in the same call");
       dnnl::post_ops after;
       if (alpha != 1) after.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(alpha), 0);
       if (has_c) {
@@ -52,7 +67,12 @@ class OnednnGemm final : public OnednnKernel {
     p.add(Pass::forward, primitive, arguments);
 
     // Results of matmul are row-major, so a gradient of a transposed operand is computed as the transposed product.
-    const Operand dy = output_gradient(0, desc_y), dy_t = output_gradient(0, matrix(type, n, m, true));
+    Operand dy = output_gradient(0, desc_y);
+    const auto wants = [&](size_t i) { return i < setup.wants_gradient.size() && setup.wants_gradient[i]; };
+    if (!setup.followers.empty() && (wants(0) || wants(1) || wants(2)))
+      dy = add_relu_gradient(p, output(0, desc_y), dy);
+    Operand dy_t = dy;
+    dy_t.plain = dy_t.wanted = matrix(type, n, m, true);
     if (setup.wants_gradient[0]) {
       if (trans_a)
         add_product(p, Pass::backward, input(1, desc_b), dy_t, input_gradient(0, matrix(type, k, m)), alpha);
@@ -67,7 +87,7 @@ class OnednnGemm final : public OnednnKernel {
         add_product(p, Pass::backward, input(0, matrix(type, k, m, !trans_a)), dy,
                     input_gradient(1, matrix(type, k, n)), alpha);
     }
-    if (has_c && setup.wants_gradient[2])
+    if (has_c && wants(2))
       add_sum(p, Pass::backward, type, type, dy, {m, n}, input_gradient(2, row_major(type, dims_c)), dims_c, beta);
   }
 

@@ -12,6 +12,7 @@ class OnednnKernel : public Kernel {
   std::optional<std::string> why_not(const KernelSetup&) const final;
   void prepare(KernelSetup&) final;
   void bind(int binding, const Buffers& buffers) final;
+  void refresh(int binding) final { program_->refresh(binding); }
   void forward(int binding) final { program_->run(Pass::forward, binding); }
   void backward(int binding) final { program_->run(Pass::backward, binding); }
   std::string implementation() const final { return program_->implementation(); }

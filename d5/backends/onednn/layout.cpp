@@ -63,6 +63,30 @@ Desc channels_last(DType type, const Dims& dims) {
   return {dims, data_type(type), strides};
 }
 
+Desc ordered(DType type, const Dims& dims, const AxisOrder& order) {
+  if (order.empty()) return row_major(type, dims);
+  Dims strides(dims.size());
+  dnnl_dim_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = stride;
+    stride *= std::max<dnnl_dim_t>(dims[order[i]], 1);
+  }
+  return strided(type, dims, strides);
+}
+
+Images::Images(const KernelSetup& setup) {
+  const TensorSpec &in = setup.inputs[0], &out = setup.outputs[0];
+  const AxisOrder last = channels_last_order(in.shape.rank());
+  const bool both = setup.in_network && same_places(setup.input_order(0), last, in.shape) &&
+                    same_places(setup.output_order(0), last, out.shape);
+  const auto lies = [&](const TensorSpec& spec, const AxisOrder& order) {
+    const Dims dims = dims_of(spec.shape);
+    return both ? channels_last(spec.dtype, dims) : ordered(spec.dtype, dims, order);
+  };
+  x = lies(in, setup.input_order(0));
+  y = lies(out, setup.output_order(0));
+}
+
 bool is_row_major(const Desc& desc) {
   return desc.get_format_kind() == dnnl::memory::format_kind::blocked && desc.get_inner_nblks() == 0 &&
          desc == Desc(desc.get_dims(), desc.get_data_type(), row_major_strides(desc.get_dims()));

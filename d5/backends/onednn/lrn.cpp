@@ -7,6 +7,15 @@ namespace d5::onednn {
 namespace {
 
 class OnednnLrn final : public OnednnKernel {
+ public:
+  void arrange(KernelSetup& setup) const override {
+    const AxisOrder last = channels_last_order(setup.inputs[0].shape.rank());
+    const bool follows =
+        setup.input_orders[0] == last && (!setup.training() || whole_vectors(dims_of(setup.inputs[0].shape)));
+    Kernel::arrange(setup);
+    if (follows) setup.input_orders[0] = setup.output_orders[0] = last;
+  }
+
  protected:
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     if (setup.node.attributes.integer("size", 1) % 2 == 0)
@@ -26,7 +35,7 @@ class OnednnLrn final : public OnednnKernel {
   void build(Program& p, const KernelSetup& setup) const override {
     const DType type = setup.inputs[0].dtype;
     const Dims dims = dims_of(setup.inputs[0].shape);
-    const Desc plain = row_major(type, dims);
+    const Desc plain = Images(setup).x;
     const bool free = p.chooses_input(0) && p.chooses_output(0) && (!setup.training() || whole_vectors(dims));
     const Desc x = free ? channels_last(type, dims) : plain;
     const auto across = dnnl::algorithm::lrn_across_channels;

@@ -8,6 +8,14 @@ namespace d5::onednn {
 namespace {
 
 class OnednnPool : public OnednnKernel {
+ public:
+  void arrange(KernelSetup& setup) const override {
+    const AxisOrder last = channels_last_order(setup.inputs[0].shape.rank());
+    const bool follows = setup.input_orders[0] == last && !adds_narrow(setup);
+    Kernel::arrange(setup);
+    if (follows) setup.input_orders[0] = setup.output_orders[0] = last;
+  }
+
  protected:
   virtual dnnl::algorithm algorithm(const KernelSetup&) const = 0;
   virtual Window window(const KernelSetup& setup) const {
@@ -20,12 +28,10 @@ class OnednnPool : public OnednnKernel {
     const DType type = setup.inputs[0].dtype;
     const WindowDims w(window(setup), shape.rank() - 2);
     const Dims dims_x = dims_of(shape), dims_y = dims_of(setup.outputs[0].shape);
-    // Channels last, oneDNN adds bf16 gradients of overlapping windows in bf16; row-major it adds them in f32.
-    const bool adds = type != DType::f32 && setup.wants_gradient[0];
-    const bool free = p.chooses_input(0) && p.chooses_output(0) && !adds;
-    const auto wanted = [&](const Dims& dims) { return free ? channels_last(type, dims) : row_major(type, dims); };
-    const Desc plain_x = row_major(type, dims_x), plain_y = row_major(type, dims_y), x = wanted(dims_x),
-               y = wanted(dims_y);
+    const bool free = p.chooses_input(0) && p.chooses_output(0) && !adds_narrow(setup);
+    const Images lying(setup);
+    const Desc &plain_x = lying.x, &plain_y = lying.y;
+    const Desc x = free ? channels_last(type, dims_x) : plain_x, y = free ? channels_last(type, dims_y) : plain_y;
     const auto kind = setup.training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const dnnl::pooling_forward::primitive_desc forward(engine(), kind, algorithm(setup), x, y, w.strides, w.kernel,
                                                         w.dilations, w.pads_before, w.pads_after, p.attributes());
@@ -44,6 +50,12 @@ class OnednnPool : public OnednnKernel {
                  writes(DNNL_ARG_DIFF_SRC, input_gradient(0, plain_x, x))};
     if (kept) arguments.push_back(reads(DNNL_ARG_WORKSPACE, *kept));
     p.add(Pass::backward, backward, arguments);
+  }
+
+ private:
+  // Channels last, oneDNN adds bf16 gradients of overlapping windows in bf16; row-major it adds them in f32.
+  static bool adds_narrow(const KernelSetup& setup) {
+    return setup.inputs[0].dtype != DType::f32 && setup.wants_gradient[0];
   }
 };
 

@@ -24,7 +24,8 @@ Program::Program(const KernelSetup& setup)
       math_(setup.options.math),
       plain_inputs_(setup.plain_inputs),
       plain_outputs_(setup.plain_outputs),
-      is_parameter_(setup.is_parameter) {}
+      is_parameter_(setup.is_parameter),
+      shares_gradient_(setup.shares_gradient) {}
 
 dnnl::primitive_attr Program::attributes() const {
   dnnl::primitive_attr attributes;
@@ -48,11 +49,14 @@ Operand Program::workspace(const Desc& desc) {
   return {Role::workspace, offset, desc, desc};
 }
 
-Operand Program::ones(DType type, const Dims& dims) {
-  const Tensor tensor = Tensor::from<float>(Shape(dims), std::vector<float>(Shape(dims).elements(), 1.0f)).cast(type);
+Operand Program::constant(const Tensor& tensor) {
   constants_.push_back(tensor);
-  const Desc desc = row_major(type, dims);
+  const Desc desc = row_major(tensor.dtype(), dims_of(tensor.shape()));
   return {Role::constant, constants_.size() - 1, desc, desc};
+}
+
+Operand Program::ones(DType type, const Dims& dims) {
+  return constant(Tensor::from<float>(Shape(dims), std::vector<float>(Shape(dims).elements(), 1.0f)).cast(type));
 }
 
 bool Program::may_leave_plain(Role role, size_t index) const {
@@ -134,7 +138,36 @@ void Program::add_zero(Pass pass, const Operand& temporary) {
   steps_[at(pass)].push_back({{}, "zero", {}, {{0, temporary.role, temporary.index, temporary.wanted}}});
 }
 
+bool Program::may_add(const Operand& target) const {
+  return target.role == Role::input_gradient && target.index < shares_gradient_.size() &&
+         shares_gradient_[target.index] && !is_parameter_[target.index];
+}
+
+void Program::add_variant(dnnl::primitive adding, const Desc& scratchpad, size_t input) {
+  Step& step = steps_[at(Pass::backward)].back();
+  const bool direct = std::ranges::any_of(
+      step.pieces, [&](const Piece& piece) { return piece.role == Role::input_gradient && piece.index == input; });
+  if (!direct) return;  // it is reordered afterwards
+  step.adding = std::move(adding);
+  step.adding_input = input;
+  if (scratchpad.get_size() > step.scratchpad.get_size()) step.scratchpad = scratchpad;
+}
+
 void Program::answer(KernelSetup& setup) const {
+  KernelMemory& memory = setup.memory;
+  memory.backward_inputs = std::vector<bool>(setup.inputs.size(), false);
+  memory.backward_outputs = std::vector<bool>(setup.outputs.size(), false);
+  memory.adds_gradient.assign(setup.inputs.size(), false);
+  memory.must_in_place = in_place_;
+  memory.passes_gradient.assign(setup.inputs.size(), false);
+  for (const size_t input : passed_) memory.passes_gradient[input] = true;
+  for (const Step& step : steps_[at(Pass::backward)]) {
+    for (const Piece& piece : step.pieces) {
+      if (piece.role == Role::input) (*memory.backward_inputs)[piece.index] = true;
+      if (piece.role == Role::output) (*memory.backward_outputs)[piece.index] = true;
+    }
+    if (step.adding_input != SIZE_MAX) memory.adds_gradient[step.adding_input] = true;
+  }
   for (const auto& [key, home] : homes_) {
     if (home.is_plain) continue;
     const LayoutPtr layout = make_layout(home.plain, home.native);
@@ -180,13 +213,22 @@ void* Program::pointer(const Piece& piece, Pass, const Buffers& buffers) const {
   return nullptr;
 }
 
+void Program::refresh(int binding) const {
+  for (const auto& derive : derived_) derive(buffers_[binding]);
+}
+
 void Program::bind(int binding, const Buffers& buffers) {
+  if (!derived_.empty()) {
+    if (buffers_.size() <= static_cast<size_t>(binding)) buffers_.resize(binding + 1);
+    buffers_[binding] = buffers;
+  }
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     auto& bindings = bound_[at(pass)];
     if (bindings.size() <= static_cast<size_t>(binding)) bindings.resize(binding + 1);
     bindings[binding].clear();
     for (const Step& step : steps_[at(pass)]) {
-      BoundStep bound{step.primitive.get(true), {}, {}};
+      const bool adds = step.adding_input < buffers.adds.size() && buffers.adds[step.adding_input];
+      BoundStep bound{(adds ? step.adding : step.primitive).get(true), {}, {}};
       const auto give = [&](int name, const Desc& desc, void* data) {
         bound.memories.emplace_back(desc, engine(), data);
         bound.arguments.push_back({name, bound.memories.back().get()});
@@ -218,14 +260,19 @@ void Program::run(Pass pass, int binding) const {
 }
 
 void add_product(Program& program, Pass pass, const Operand& a, const Operand& b, const Operand& y, double scale) {
-  dnnl::primitive_attr attributes = program.attributes();
-  if (scale != 1) {
+  const auto product = [&](bool adds) {
+    dnnl::primitive_attr attributes = program.attributes();
     dnnl::post_ops after;
-    after.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(scale), 0);
+    if (scale != 1) after.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(scale), 0);
+    if (adds) after.append_sum();
     attributes.set_post_ops(after);
-  }
-  const dnnl::matmul::primitive_desc desc(engine(), a.wanted, b.wanted, y.wanted, attributes);
-  program.add(pass, desc, {reads(DNNL_ARG_SRC, a), reads(DNNL_ARG_WEIGHTS, b), writes(DNNL_ARG_DST, y)});
+    return dnnl::matmul::primitive_desc(engine(), a.wanted, b.wanted, y.wanted, attributes);
+  };
+  const std::vector<Argument> arguments{reads(DNNL_ARG_SRC, a), reads(DNNL_ARG_WEIGHTS, b), writes(DNNL_ARG_DST, y)};
+  if (pass == Pass::backward && program.may_add(y))
+    program.add_adding(product(false), product(true), arguments, y.index);
+  else
+    program.add(pass, product(false), arguments);
 }
 
 void add_scaled(Program& program, Pass pass, const Operand& from, const Operand& to, double scale) {

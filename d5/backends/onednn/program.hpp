@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The primitives of one node, in order, for each pass. A kernel says which tensors each primitive reads and writes, how
-// they look row-major and in which layout the primitive wants them; the program decides where each tensor is at home
-// and adds a reorder wherever a primitive wants something else. Everything is prepared: a step only executes.
+// The primitives of one node (and of those that follow it in the same call), in order, for each pass. A kernel says
+// which tensors each primitive reads and writes, how they look row-major and in which layout the primitive wants them;
+// the program decides where each tensor is at home and adds a reorder wherever a primitive wants something else.
+// Everything is prepared: a step only executes.
 #pragma once
 
 #include <array>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +21,8 @@ enum class Role { input, output, input_gradient, output_gradient, workspace, tem
 struct Operand {
   Role role;
   size_t index;
-  Desc plain;   // row-major memory as the primitive sees it: collapsed, or transposed by strides
+  Desc plain;   // the tensor as it lies (row-major, or in another order of axes), as the primitive sees it: collapsed,
+                // or transposed by strides
   Desc wanted;  // what the primitive takes; another element type is legal, too
 };
 inline Operand input(size_t i, const Desc& plain, const Desc& wanted) { return {Role::input, i, plain, wanted}; }
@@ -54,7 +58,8 @@ class Program {
 
   Operand temporary(Pass, const Desc&);  // lives for one pass
   Operand workspace(const Desc&);        // from forward to backward
-  Operand ones(DType, const Dims&);      // a constant, row-major
+  Operand constant(const Tensor&);       // row-major
+  Operand ones(DType, const Dims&);
 
   template <class PrimitiveDesc>
   void add(Pass pass, const PrimitiveDesc& desc, const std::vector<Argument>& arguments) {
@@ -62,6 +67,18 @@ class Program {
   }
   void add_copy(Pass, const Operand& from, const Operand& to);
   void add_zero(Pass, const Operand& temporary);  // all of it, padding too
+  // A backward step that writes this input's gradient, with another that adds to it where the plan asks for that.
+  bool may_add(const Operand& target) const;
+  template <class PrimitiveDesc>
+  void add_adding(const PrimitiveDesc& writing, const PrimitiveDesc& adding, const std::vector<Argument>& arguments,
+                  size_t input) {
+    add(Pass::backward, writing, arguments);
+    add_variant(dnnl::primitive(adding.get()), adding.scratchpad_desc(), input);
+  }
+  void must_take_the_place_of(size_t input) { in_place_ = input; }  // output 0
+  void passes_gradient(size_t input) { passed_.push_back(input); }  // that of output 0, in a network
+  // Made from parameters, before the first forward and after they changed.
+  void derive(std::function<void(const Buffers&)> f) { derived_.push_back(std::move(f)); }
 
   void answer(KernelSetup&) const;  // the layouts of all tensors
   size_t workspace_bytes() const { return workspace_bytes_; }
@@ -69,6 +86,7 @@ class Program {
   std::string implementation() const;
 
   void bind(int binding, const Buffers&);
+  void refresh(int binding) const;
   void run(Pass, int binding) const;  // no allocation, no copy of ours
 
  private:
@@ -83,6 +101,8 @@ class Program {
     std::string implementation;
     Desc scratchpad;
     std::vector<Piece> pieces;
+    dnnl::primitive adding = {};  // instead, where the gradient of adding_input is added to
+    size_t adding_input = SIZE_MAX;
   };
   struct BoundStep {
     dnnl_primitive_t primitive;  // null: the first memory becomes zero
@@ -96,6 +116,7 @@ class Program {
   using Key = std::pair<Role, size_t>;
 
   void add(Pass, dnnl::primitive, std::string implementation, const Desc& scratchpad, const std::vector<Argument>&);
+  void add_variant(dnnl::primitive, const Desc& scratchpad, size_t input);
   const Home& home(const Operand&);
   bool may_leave_plain(Role, size_t) const;
   void* pointer(const Piece&, Pass, const Buffers&) const;
@@ -103,13 +124,17 @@ class Program {
 
   bool fast_, time_reorders_, deterministic_;
   Math math_;
-  std::vector<bool> plain_inputs_, plain_outputs_, is_parameter_;
+  std::vector<bool> plain_inputs_, plain_outputs_, is_parameter_, shares_gradient_;
   std::map<Key, Home> homes_;
   std::array<std::vector<Step>, 2> steps_;
   std::array<std::vector<std::pair<Key, Piece>>, 2> converted_;  // inputs of a pass that were reordered already
   std::array<size_t, 2> temporary_bytes_{};
   size_t workspace_bytes_ = 0;
+  std::optional<size_t> in_place_;
+  std::vector<size_t> passed_;
   std::vector<Tensor> constants_;
+  std::vector<std::function<void(const Buffers&)>> derived_;
+  std::vector<Buffers> buffers_;                              // by binding, where something is derived
   std::array<std::vector<std::vector<BoundStep>>, 2> bound_;  // by pass, binding
 };
 

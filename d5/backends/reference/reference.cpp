@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backend `reference`: any operator by its own loops. Inputs are widened to the type the loops compute in, results
-// are rounded once to their own type. Slow and right; it uses one arithmetic and one layout.
+// are rounded once to their own type. Slow and right; it uses one arithmetic and one layout. Where all shapes are known
+// before the run it has buffers and gradients like the others; other graphs are evaluated (evaluating.hpp).
 #include "d5/backends/kernel.hpp"
+#include "d5/backends/reference/evaluating.hpp"
 #include "d5/core/convert.hpp"
 #include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
@@ -35,6 +37,7 @@ class ReferenceKernel final : public Kernel {
     bound.position = buffers.position;
     if (context.inputs.empty()) {
       context.inputs = wide(inputs_);
+      for (const TensorSpec& spec : inputs_) context.input_types.push_back(spec.dtype);
       context.outputs = wide(outputs_);
       context.output_gradients.resize(outputs_.size());
       context.input_gradients = wide(inputs_);
@@ -123,10 +126,13 @@ class ReferenceBackend final : public Backend {
   std::optional<std::string> why_not(const Graph& graph, const CompileOptions& options) const override {
     if (options.math != Math::strict) return "the reference has strict arithmetic only";
     if (options.sparse_gradients) return "the reference has dense gradients only";
+    if (const auto reason = unknown_operator(graph)) return reason;
+    if (const auto why = why_evaluated(graph)) return why_not_evaluated(graph, options, *why);
     return why_not_kernels(graph, options, kernel_finder("reference", options), "reference");
   }
   std::unique_ptr<Executable> compile(const Graph& graph, ParameterSet& parameters,
                                       const CompileOptions& options) override {
+    if (why_evaluated(graph)) return compile_evaluation(graph, parameters, options);
     return compile_kernels(graph, parameters, options, kernel_finder("reference", options));
   }
   Facts facts() const override {

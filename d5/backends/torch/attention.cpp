@@ -22,6 +22,7 @@ enum Input : size_t { q, k, v, mask, past_key, past_value, key_counts };
 Prepared attention(const Setup& setup) {
   const Attributes& a = setup.attributes;
   if (a.real("softcap", 0) != 0) return refuse("torch's attention has no soft cap");
+  if (setup.wants(3)) return refuse("torch's attention does not tell its scores");
   if (setup.dtype(v) != setup.dtype(q)) return refuse("torch wants one type for Q, K and V");
   const bool packed = setup.rank(q) == 3, counted = setup.has(key_counts), past = setup.has(past_key);
   const int64_t heads = packed ? a.integer("q_num_heads", 1) : setup.inputs[q].shape[1],

@@ -128,8 +128,10 @@ class OperatorNode final : public HostNode {
   void load(const variable_list& inputs, const Position& position) override {
     context_ = {};
     context_.position = position;
-    for (size_t i = 0; i < inputs.size(); ++i)
+    for (size_t i = 0; i < inputs.size(); ++i) {
       context_.inputs.push_back(inputs[i].defined() ? wide(inputs[i], inputs_[i].dtype) : Tensor());
+      context_.input_types.push_back(inputs_[i].dtype);
+    }
     for (const TensorSpec& spec : outputs_)
       context_.outputs.push_back(spec.present ? Tensor(compute_dtype(spec.dtype), spec.shape) : Tensor());
   }

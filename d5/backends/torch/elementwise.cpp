@@ -107,7 +107,15 @@ Prepared mod(const Setup& setup) {
   if (setup.dtype() == DType::boolean) return refuse("torch has no remainder of bool");
   if (setup.attributes.flag("fmod", false))
     return {[](Inputs in, Outputs out) { out[0] = at::fmod(in[0], in[1]); }, "aten::fmod"};
-  return {[](Inputs in, Outputs out) { out[0] = at::remainder(in[0], in[1]); }, "aten::remainder"};
+  if (!is_float(setup.dtype()))
+    return {[](Inputs in, Outputs out) { out[0] = at::remainder(in[0], in[1]); }, "aten::remainder"};
+  return {[](Inputs in, Outputs out) {  // its zeros have no sign
+            const Tensor rest = at::remainder(in[0], in[1]);
+            const Tensor values = rest.detach();  // the same memory, without its gradient
+            values.copy_(at::where(values.eq(0), values.copysign(in[1].detach()), values));
+            out[0] = rest;
+          },
+          "aten::remainder"};
 }
 
 Prepared is_infinite(const Setup& setup) {

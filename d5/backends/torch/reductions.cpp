@@ -86,7 +86,11 @@ Prepared reduce(const Setup& setup, Reduction f, const char* function) {
 
 template <Reduction f>
 Prepare plain(const char* function) {
-  return [function](const Setup& setup) { return reduce(setup, f, function); };
+  return [function](const Setup& setup) {
+    const bool extreme = setup.node.op == "ReduceMax" || setup.node.op == "ReduceMin";
+    if (extreme && setup.inputs[0].elements() == 0) return refuse("torch finds no extreme among no elements");
+    return reduce(setup, f, function);
+  };
 }
 template <Reduction f>
 Prepare composed(const char* function) {

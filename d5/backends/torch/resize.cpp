@@ -32,7 +32,8 @@ Prepared resize(const Setup& setup) {
     return refuse("torch's antialiasing and borders follow other rules");
   if (a.text("keep_aspect_ratio_policy", "stretch") != "stretch")
     return refuse("torch stretches each axis by its own ratio");
-  if (where == "tf_crop_and_resize" || where == "half_pixel_symmetric" || where == "pytorch_half_pixel")
+  if (where == "tf_crop_and_resize" || where == "half_pixel_symmetric" || where == "pytorch_half_pixel" ||
+      where == "tf_half_pixel_for_nn")
     return refuse("torch has no coordinates {}", where);
   const bool corners = where == "align_corners";
   const bool floor = mode == "nearest" && where == "asymmetric" && nearest == "floor",
@@ -51,7 +52,11 @@ Prepared resize(const Setup& setup) {
     const auto axes = a.integers("axes");
     for (size_t i = 0; i < static_cast<size_t>(given.elements()); ++i) {
       const size_t axis = axes.empty() ? i : valid_axis(axes[i], x.rank(), "[torch]");
-      if (axis >= 2) scales[axis - 2] = given.values<double>()[i];
+      if (axis < 2) continue;
+      scales[axis - 2] = given.values<double>()[i];
+      if (corners && *scales[axis - 2] * static_cast<double>(x[axis]) != static_cast<double>(y[axis]))
+        return refuse("torch's align_corners counts in whole elements, not to {}",
+                      *scales[axis - 2] * static_cast<double>(x[axis]));
     }
   }
   const std::vector<int64_t> sizes(y.begin() + 2, y.end());

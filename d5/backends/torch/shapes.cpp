@@ -104,7 +104,7 @@ Prepared slice(const Setup& setup) {
                   count = setup.outputs[0].shape[static_cast<size_t>(axis)];
     const int64_t from = (*starts)[i] < 0 ? (*starts)[i] + size : (*starts)[i];
     const bool back = steps[i] < 0;
-    const int64_t start = std::clamp<int64_t>(from, back ? -1 : 0, back ? size - 1 : size);
+    const int64_t start = std::clamp<int64_t>(from, 0, std::max<int64_t>(0, back ? size - 1 : size));
     const int64_t step =
         std::min(back ? -std::max(steps[i], -std::max<int64_t>(size, 1)) : steps[i], std::max<int64_t>(size, 1));
     parts.push_back({back ? -1 - axis : axis, back ? size - 1 - start : start, step, count});

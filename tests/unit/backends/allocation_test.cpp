@@ -11,6 +11,7 @@
 #include <new>
 
 #include "d5/backends/backend.hpp"
+#include "small_networks.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define D5_COUNTS_ALLOCATIONS 0
@@ -22,12 +23,16 @@ namespace {
 
 std::atomic<bool> counting{false};
 std::atomic<size_t> count{0};
-std::array<std::atomic<const void*>, 4096> callers{};
+struct Asked {
+  const void* caller;
+  size_t bytes;
+};
+std::array<Asked, 1 << 18> asked{};
 
-[[maybe_unused]] void note(const void* caller) {  // a sanitizer has its own malloc, so nobody calls this there
+[[maybe_unused]] void note(const void* caller, size_t bytes) {  // a sanitizer has its own malloc: nobody calls this
   if (!counting) return;
   const size_t i = count++;
-  if (i < callers.size()) callers[i] = caller;
+  if (i < asked.size()) asked[i] = {caller, bytes};
 }
 
 }  // namespace
@@ -40,35 +45,35 @@ void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 D5_EXPORT void* malloc(size_t bytes) {
-  note(__builtin_return_address(0));
+  note(__builtin_return_address(0), bytes);
   return __libc_malloc(bytes);
 }
 D5_EXPORT void* calloc(size_t n, size_t bytes) {
-  note(__builtin_return_address(0));
+  note(__builtin_return_address(0), n * bytes);
   return __libc_calloc(n, bytes);
 }
 D5_EXPORT void* realloc(void* old, size_t bytes) {
-  note(__builtin_return_address(0));
+  note(__builtin_return_address(0), bytes);
   return __libc_realloc(old, bytes);
 }
 D5_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
-  note(__builtin_return_address(0));
+  note(__builtin_return_address(0), bytes);
   return __libc_memalign(alignment, bytes);
 }
 D5_EXPORT int posix_memalign(void** result, size_t alignment, size_t bytes) {
-  note(__builtin_return_address(0));
+  note(__builtin_return_address(0), bytes);
   *result = __libc_memalign(alignment, bytes);
   return *result ? 0 : ENOMEM;
 }
 }
 // The library's operator new would hide who called it.
 D5_EXPORT void* operator new(size_t bytes) {
-  note(__builtin_return_address(0));
+  note(__builtin_return_address(0), bytes);
   if (void* p = __libc_malloc(bytes ? bytes : 1)) return p;
   throw std::bad_alloc();
 }
 D5_EXPORT void* operator new(size_t bytes, std::align_val_t alignment) {
-  note(__builtin_return_address(0));
+  note(__builtin_return_address(0), bytes);
   if (void* p = __libc_memalign(static_cast<size_t>(alignment), bytes ? bytes : 1)) return p;
   throw std::bad_alloc();
 }
@@ -83,7 +88,8 @@ namespace {
 
 struct Counted {
   size_t ours = 0, library = 0;
-  std::string who;  // the first of ours
+  size_t large = 0, library_large = 0;  // bytes of those that are at least 16 KiB
+  std::string who;                      // the first of ours
 };
 
 template <class F>
@@ -92,13 +98,17 @@ Counted count_allocations(F&& f) {
   counting = true;
   f();
   counting = false;
+  EXPECT_LE(count.load(), asked.size());
   Counted result;
-  for (size_t i = 0; i < std::min(count.load(), callers.size()); ++i) {
+  for (size_t i = 0; i < std::min(count.load(), asked.size()); ++i) {
     Dl_info info{};
-    const std::string module = dladdr(callers[i], &info) && info.dli_fname ? info.dli_fname : "?";
+    const std::string module = dladdr(asked[i].caller, &info) && info.dli_fname ? info.dli_fname : "?";
+    const size_t large = asked[i].bytes >= (1 << 14) ? asked[i].bytes : 0;
     if (module.find("libdnnl") != std::string::npos || module.find("libgomp") != std::string::npos) {
       ++result.library;
+      result.library_large += large;
     } else {
+      result.large += large;
       if (result.ours++ == 0) result.who = module + " " + (info.dli_sname ? info.dli_sname : "");
     }
   }
@@ -147,6 +157,46 @@ TEST_P(Allocations, TheSteadyStateAllocatesNothingAndBuffersStay) {
     EXPECT_EQ(run->view(Executable::Role::value, "x0").data(), before.data());
     RecordProperty("allocations_inside_onednn_per_step", static_cast<int>(second.library));
   }
+}
+
+TEST_F(Allocations, TheStepsOfANetworkAllocateNothing) {
+  const auto backend = open_backend("onednn");
+  for (const Graph& graph : {small::residual(true), small::lenet(), small::mobile(true), small::encoder()})
+    for (const Mode mode : {Mode::training, Mode::inference}) {
+      CompileOptions options;
+      options.mode = mode;
+      ParameterSet parameters;
+      const auto run = backend->compile(graph, parameters, options);
+      const auto step = [&] {
+        run->forward({});
+        if (mode == Mode::training) run->backward({});
+      };
+      step();
+      const Counted first = count_allocations(step), second = count_allocations(step);
+      EXPECT_EQ(first.ours, 0u) << graph.name << ": " << first.who;
+      EXPECT_EQ(second.ours, 0u) << graph.name << ": " << second.who;
+      EXPECT_EQ(first.library, second.library) << graph.name;
+    }
+}
+
+// All memory of an executable is there when it is compiled: what was asked for then is what bytes() says, beside the
+// parameters and what is needed to plan. (The library's own is code that it generates.)
+TEST_F(Allocations, PlannedMemoryIsMeasuredMemory) {
+  const auto backend = open_backend("onednn");
+  const Graph graph = small::residual(true, 32, 32);
+  CompileOptions options;
+  options.mode = Mode::training;
+  ParameterSet parameters;
+  std::unique_ptr<Executable> run;
+  const Counted compiled = count_allocations([&] { run = backend->compile(graph, parameters, options); });
+  const size_t set = 2 * static_cast<size_t>(parameters.elements()) * sizeof(float);
+  EXPECT_GE(compiled.large, run->bytes() + set);
+  EXPECT_LE(compiled.large, run->bytes() + set + (1 << 20));
+  const Counted steps = count_allocations([&] {
+    run->forward({});
+    run->backward({});
+  });
+  EXPECT_EQ(steps.large + steps.library_large, 0u);
 }
 
 // The count must be able to fail.

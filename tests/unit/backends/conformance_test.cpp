@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "d5/backends/backend.hpp"
@@ -26,13 +27,15 @@ bool is_on(const std::string& backend) {
   return false;
 }
 
-// Integers and bool alone (BitwiseAnd, Not) are a matter for tests/conformance, which has every element type.
+// Integers and bool alone (BitwiseAnd, Not) are a matter for tests/conformance, which has every element type; strings
+// for the suites of ONNX.
 bool takes_floats(const std::string& op) {
   const OperatorEntry& entry = registered<operators>(op);
   const OperatorCase one = entry.describe(complete_values(op, entry, entry.cases.front()), DType::f32);
+  const auto is_string = [](const TensorSpec& spec) { return spec.present && spec.dtype == DType::string; };
   try {
-    entry.make(one.attributes)->infer(one.specs());
-    return true;
+    return std::ranges::none_of(one.specs(), is_string) &&
+           std::ranges::none_of(entry.make(one.attributes)->infer(one.specs()), is_string);
   } catch (const Error&) {
     return false;
   }
@@ -78,9 +81,8 @@ class Conformance : public testing::TestWithParam<Setting> {
       const Graph graph = [&] {
         try {
           return single_node_graph(op, one);
-        } catch (const Error& error) {
-          reasons.insert(error.what());
-          return Graph{};
+        } catch (const Error&) {
+          return Graph{};  // not defined for this element type
         }
       }();
       if (graph.nodes.empty()) continue;
@@ -139,8 +141,12 @@ TEST_P(Conformance, FastLayoutsReorderedInsideTheStep) {
   EXPECT_GT(ran_, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(settings()),
-                         [](const auto& info) { return info.param.backend + "_" + info.param.op; });
+INSTANTIATE_TEST_SUITE_P(Backends, Conformance, testing::ValuesIn(settings()), [](const auto& info) {
+  std::string name = info.param.backend + "_" + info.param.op;
+  for (char& c : name)  // "ai.onnx.ml:Scaler"
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+});
 
 }  // namespace
 }  // namespace d5

@@ -175,6 +175,7 @@ TEST_F(NetSession, WrongFieldsAreNamed) {
     return bench_of(fields).complete(fields);
   };
   EXPECT_THROW(complete({{"network", "resnet-51"}}), FieldError);
+  EXPECT_THROW(complete({{"network", "nowhere.onnx"}}), FieldError);
   EXPECT_THROW(complete({{"network", "lenet"}, {"bach", 3}}), FieldError);
   EXPECT_THROW(complete({{"network", "lenet"}, {"batch", 0}}), FieldError);
   EXPECT_THROW(complete({{"network", "lenet"}, {"pass", "both"}}), FieldError);

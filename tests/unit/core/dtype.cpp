@@ -20,6 +20,8 @@ TEST(DType, SizesInBytes) {
   EXPECT_EQ(storage_bytes(DType::f32, 5), 20);
   EXPECT_EQ(storage_bytes(DType::i4, 5), 3);
   EXPECT_EQ(storage_bytes(DType::f4e2m1, 0), 0);
+  EXPECT_EQ(storage_bytes(DType::f6e3m2, 5), 4);
+  EXPECT_EQ(storage_bytes(DType::u2, 5), 2);
   EXPECT_EQ(storage_bytes(DType::boolean, 7), 7);
   EXPECT_THROW(storage_bytes(DType::f64, int64_t{1} << 60), Error);
 }
@@ -31,6 +33,8 @@ TEST(DType, Kinds) {
   EXPECT_EQ(compute_dtype(DType::f8e4m3fn), DType::f64);
   EXPECT_EQ(compute_dtype(DType::i4), DType::i8);
   EXPECT_EQ(compute_dtype(DType::u4), DType::u8);
+  EXPECT_EQ(compute_dtype(DType::i2), DType::i8);
+  EXPECT_EQ(compute_dtype(DType::f8e8m0), DType::f64);
   EXPECT_EQ(compute_dtype(DType::i64), DType::i64);
   EXPECT_THROW(with_compute_type(DType::string, []<class T>() {}), Error);
   EXPECT_EQ(with_compute_type(DType::bf16, []<class T>() { return sizeof(T); }), sizeof(double));

@@ -126,9 +126,9 @@ TEST(Attention, BadSizesAreNamed) {
   EXPECT_EQ(infer_error("Attention", {}, {q, k, k, TensorSpec::absent(), k}),
             "[attention] past_key is there without past_value");
   EXPECT_EQ(message_of([] {
-              made("Attention", {{"qk_matmul_output_mode", 3}});
+              made("Attention", {{"qk_matmul_output_mode", 4}});
             }),
-            "[attention] qk_matmul_output_mode is 3; the output qk_matmul_output is not supported");
+            "[attention] qk_matmul_output_mode is 4; legal: 0, 1, 2, 3");
 }
 
 TEST(Attention, CasesHold) { expect_cases_hold("Attention"); }

@@ -37,9 +37,15 @@ inline std::unique_ptr<Operator> made(const std::string& op, const Attributes& a
   return registered<operators>(op).make(attributes);
 }
 
-inline Context forward(const Operator& op, std::vector<Tensor> inputs) {
-  Context c{.inputs = std::move(inputs)};
-  for (const TensorSpec& spec : op.infer(known_specs(c.inputs)))
+// Inputs of any type, widened here; outputs as the operator made them.
+inline Context forward(const Operator& op, const std::vector<Tensor>& inputs) {
+  Context c;
+  for (const Tensor& input : inputs) {
+    const bool wide = !input.present() || input.dtype() == compute_dtype(input.dtype());
+    c.inputs.push_back(wide ? input : input.cast(compute_dtype(input.dtype())));
+    c.input_types.push_back(input.dtype());
+  }
+  for (const TensorSpec& spec : op.infer(known_specs(inputs)))
     c.outputs.emplace_back(compute_dtype(spec.dtype), spec.shape);
   op.forward(c);
   return c;

@@ -49,6 +49,15 @@ TEST(Transpose, NumpyAndGradient) {
             "[transpose] perm is 0,0; X is 2x3 and needs each of its 2 axes once");
 }
 
+// ONNX's text: for negative stepping starts are clamped to [0, size - 1], ends to [-1, size - 1].
+TEST(Slice, BackwardsFromBeforeTheAxis) {
+  const Tensor x = counting({3});
+  expect_near(forward(*made("Slice"), {x, indices({-9}), indices({-12}), indices({0}), indices({-1})}).output(0), {1},
+              {list(x)[0]});
+  expect_near(forward(*made("Slice"), {x, indices({9}), indices({0}), indices({0}), indices({-1})}).output(0), {2},
+              {list(x)[2], list(x)[1]});
+}
+
 TEST(Slice, OnnxDocumentation) {
   const Tensor x = doubles({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
   expect_near(

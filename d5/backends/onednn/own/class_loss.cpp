@@ -23,6 +23,7 @@ class ClassLossKernel final : public OwnKernel {
 
   void build(const KernelSetup& setup) override {
     const std::string& op = setup.node.op;
+    memory_.backward_outputs.emplace();
     softmax_ = op == "SoftmaxCrossEntropyLoss";
     logarithm_ = op == "CrossEntropy";
     const Shape& x = setup.inputs[0].shape;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies: the operators that keep every element (Reshape, Flatten, Squeeze, Unsqueeze, Identity), Concat and Split as
-// runs of neighbours, Cast, and the operators whose results are known before the run (Shape, Size, Constant).
+// Copies: the operators that keep every element (Reshape, Flatten, Squeeze, Unsqueeze, Identity; in a network nothing
+// is copied, their result is a view), Concat and Split as runs of neighbours, Cast, and the operators whose results are
+// known before the run (Shape, Size, Constant).
 #include <algorithm>
 
 #include "d5/backends/onednn/own/bytes.hpp"
@@ -11,11 +12,18 @@ namespace d5::onednn::own {
 namespace {
 
 class CopyKernel final : public OwnKernel {
+ public:
+  void arrange(KernelSetup& setup) const override {
+    OwnKernel::arrange(setup);
+    setup.is_view = true;
+  }
+
  protected:
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     return not_whole_bytes(setup.inputs[0]);
   }
   void build(const KernelSetup& setup) override {
+    backward_reads_nothing();
     bytes_ = static_cast<Index>(setup.inputs[0].bytes());
     parts_ = threads();
     streamed_ = exceeds_caches(2.0 * static_cast<double>(bytes_));
@@ -37,6 +45,7 @@ class CopyKernel final : public OwnKernel {
 // that nobody wants is left out.
 class PartsKernel final : public OwnKernel {
  protected:
+  bool follows_orders() const override { return true; }
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     return not_whole_bytes(setup.inputs[0]);
   }
@@ -45,7 +54,9 @@ class PartsKernel final : public OwnKernel {
     joins_ = setup.node.op == "Concat";
     const TensorSpec& whole = joins_ ? setup.outputs[0] : setup.inputs[0];
     const auto& specs = joins_ ? setup.inputs : setup.outputs;
-    const size_t axis = valid_axis(setup.node.attributes.integer("axis", 0), whole.shape.rank(), "[concat]");
+    const size_t axis =
+        lying_axis(setup, valid_axis(setup.node.attributes.integer("axis", 0), whole.shape.rank(), "[concat]"));
+    backward_reads_nothing();
     outer_ = whole.shape.elements(0, axis);
     const Index inner = whole.shape.elements(axis + 1, whole.shape.rank()) * element_bytes(whole.dtype);
     row_ = whole.shape[axis] * inner;
@@ -109,6 +120,7 @@ class CastKernel final : public OwnKernel {
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     const DType from = setup.inputs[0].dtype, to = setup.outputs[0].dtype;
     if (is_tile_type(from) && is_tile_type(to)) return {};
+    if (from == to && !not_whole_bytes(setup.inputs[0]) && !setup.wants_gradient[0]) return {};
     const bool plain = bits(from) >= 8 && bits(to) >= 8 && from != DType::string;
     const bool narrow_float = is_float(to) && bits(to) == 8;  // its overflow has rules of its own
     if (plain && !narrow_float && (is_float(from) || is_float(to)) && !setup.wants_gradient[0]) return {};
@@ -129,6 +141,7 @@ class CastKernel final : public OwnKernel {
 
   void run(Pass pass, const Buffers& b) override {
     if (is_tile_type(from_) && is_tile_type(to_)) return OwnKernel::run(pass, b);
+    if (from_ == to_) return copy_bytes(1, b.outputs[0], b.inputs[0], elements_ * element_bytes(to_), false);
     convert(from_, b.inputs[0], to_, b.outputs[0], elements_);
   }
 

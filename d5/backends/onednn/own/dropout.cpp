@@ -19,6 +19,8 @@ class DropoutKernel final : public OwnKernel {
   }
 
   void build(const KernelSetup& setup) override {
+    memory_.backward_inputs = std::vector<bool>{false, true, true};
+    memory_.backward_outputs.emplace();
     seed_ = setup.node.attributes.integer("seed", 0);
     type_ = setup.inputs[0].dtype;
     ratio_type_ = has(setup, 1) ? setup.inputs[1].dtype : DType::f32;

@@ -42,10 +42,37 @@ size_t read_input(Traversal& walk, const KernelSetup& setup, size_t i) {
   return walk.constant(i == 1 ? -INFINITY : INFINITY);
 }
 
+// Whether dx is dy itself: y = x + something.
+bool passes_gradient(const KernelSetup& setup, size_t i) {
+  const std::string& op = setup.node.op;
+  if (op != "Add" && op != "Sum" && !(op == "Sub" && i == 0)) return false;
+  return setup.inputs[i].shape == setup.outputs[0].shape && setup.inputs[i].dtype == setup.outputs[0].dtype;
+}
+
+// Several in a row are one chain of functions of each tile. Where gradients are wanted only a Relu may follow: y tells
+// where x was positive. In a network a gradient that is dy itself is passed on, and Relu alone looks at y, too, so that
+// y may take the place of x.
 class Elementwise final : public OwnKernel {
+ public:
+  bool fuses(const KernelSetup& setup) const override {
+    const Follower& last = setup.followers.back();
+    const TileFunctions* f = find_functions(function_name(last.node));
+    if (!f || static_cast<size_t>(f->inputs) < last.inputs.size() || setup.inputs.size() > 24) return false;
+    if (has_more_to_it(last.node.op)) return false;
+    const bool gradients = std::ranges::find(setup.wants_gradient, true) != setup.wants_gradient.end();
+    if (gradients && (setup.followers.size() > 1 || last.node.op != "Relu" || setup.node.op == "Relu")) return false;
+    if (cannot(setup)) return false;
+    // The result so far has the shape of the output, so that nothing is computed twice.
+    const Shape& space = setup.outputs[0].shape;
+    Shape so_far = setup.op.infer(head_inputs(setup))[0].shape;
+    return so_far == space && setup.inputs[0].dtype == setup.outputs[0].dtype;
+  }
+
  protected:
+  bool follows_orders() const override { return true; }
+
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
-    for (size_t i = 0; i < setup.inputs.size(); ++i)
+    for (size_t i = 0; i < setup.node.inputs.size(); ++i)
       if (setup.wants_gradient[i] && !functions(function_name(setup.node)).gradients[i])
         return fmt::format("{} has no gradient with respect to input {}", setup.node.op, i);
     return OwnKernel::cannot(setup);
@@ -59,28 +86,77 @@ class Elementwise final : public OwnKernel {
 
     Traversal& forward = add_walk(Pass::forward, space);
     std::vector<size_t> sources;
-    for (size_t i = 0; i < inputs; ++i) sources.push_back(read_input(forward, setup, i));
-    forward.write(output(setup, 0), {{f.value, sources, parameters}});
+    for (size_t i = 0; i < inputs; ++i) sources.push_back(read_input(forward, setup, head_index(setup, i)));
+    std::vector<Link> chain{{f.value, sources, parameters}};
+    for (const Follower& follower : setup.followers) chain.push_back(link_of(forward, setup, follower));
+    forward.write(output(setup, 0), chain);
 
+    const bool behind_relu = !setup.followers.empty();
+    const bool by_output = setup.in_network && setup.node.op == "Relu";
     std::vector<Gradient> gradients;
+    memory_.passes_gradient.resize(setup.inputs.size());
+    memory_.same_gradient.assign(setup.inputs.size(), SIZE_MAX);
+    size_t computed = SIZE_MAX;  // an input whose gradient others have, too
     for (size_t i = 0; i < setup.inputs.size(); ++i) {
       if (!setup.wants_gradient[i]) continue;
-      gradients.push_back({i, [&, i](Traversal& walk) -> std::vector<Link> {
-                             const size_t dy = walk.read(output_gradient(setup, 0));
+      if (setup.in_network && !setup.is_parameter[i] && passes_gradient(setup, i)) {
+        if (!behind_relu) memory_.passes_gradient[i] = true;
+        if (behind_relu && computed != SIZE_MAX) memory_.same_gradient[i] = computed;
+        if (!behind_relu || computed != SIZE_MAX) continue;
+        computed = i;
+      }
+      gradients.push_back({i, [&, i](Traversal& walk, size_t dy) -> std::vector<Link> {
+                             std::vector<Link> links;
+                             if (behind_relu) {
+                               const size_t y = walk.read(output(setup, 0));
+                               links.push_back({functions("Relu").gradients[0], {y, dy}});
+                               dy = Link::previous;
+                             }
                              std::vector<size_t> all;
                              for (size_t k = 0; k < inputs; ++k)
-                               all.push_back(f.reads >> k & 1 ? read_input(walk, setup, k) : dy);
+                               all.push_back(!(f.reads >> k & 1) ? dy
+                                             : by_output         ? walk.read(output(setup, 0))
+                                                                 : read_input(walk, setup, head_index(setup, k)));
                              all.push_back(dy);
-                             return {{f.gradients[i], all, parameters}};
+                             links.push_back({f.gradients[i], all, parameters});
+                             return links;
                            }});
     }
     add_gradients(setup, space, gradients);
+  }
+
+ private:
+  static size_t head_index(const KernelSetup& setup, size_t i) {
+    return i < setup.node.inputs.size() ? i : setup.inputs.size();
+  }
+  static std::vector<TensorSpec> head_inputs(const KernelSetup& setup) {
+    return {setup.inputs.begin(), setup.inputs.begin() + static_cast<long>(setup.node.inputs.size())};
+  }
+  // An operator that has a function of its name but more to it (a loss).
+  static bool has_more_to_it(const std::string& op) {
+    return op == "MeanSquaredError" || op == "BinaryCrossEntropy" || op == "Max" || op == "Min";
+  }
+
+  static Link link_of(Traversal& walk, const KernelSetup& setup, const Follower& follower) {
+    const TileFunctions& f = functions(function_name(follower.node));
+    Link link{f.value, {}, parameters_of(follower.node)};
+    for (size_t i = 0; i < static_cast<size_t>(f.inputs); ++i) {
+      const size_t at = i < follower.inputs.size() ? follower.inputs[i] : Follower::absent;
+      if (at == Follower::result)
+        link.sources.push_back(Link::previous);
+      else if (at == Follower::absent)
+        link.sources.push_back(walk.constant(i == 1 ? -INFINITY : INFINITY));
+      else
+        link.sources.push_back(walk.read(input(setup, at)));
+    }
+    return link;
   }
 };
 
 // Sum, Mean, Max and Min of any number of inputs.
 class Variadic final : public OwnKernel {
  protected:
+  bool follows_orders() const override { return true; }
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     if (setup.inputs.size() > 24) return fmt::format("{} inputs; its kernel takes at most 24", setup.inputs.size());
     return OwnKernel::cannot(setup);
@@ -102,10 +178,14 @@ class Variadic final : public OwnKernel {
     forward.write(output(setup, 0), chain);
 
     std::vector<Gradient> gradients;
+    memory_.passes_gradient.resize(setup.inputs.size());
     for (size_t i = 0; i < setup.inputs.size(); ++i) {
       if (!setup.wants_gradient[i]) continue;
-      gradients.push_back({i, [&, i](Traversal& walk) -> std::vector<Link> {
-                             const size_t dy = walk.read(output_gradient(setup, 0));
+      if (setup.in_network && !setup.is_parameter[i] && passes_gradient(setup, i)) {
+        memory_.passes_gradient[i] = true;
+        continue;
+      }
+      gradients.push_back({i, [&, i](Traversal& walk, size_t dy) -> std::vector<Link> {
                              if (!extreme) return {{functions("linear").value, {dy}, {share}}};
                              return {{functions("gradient of variadic max").value,
                                       {walk.read(input(setup, i)), walk.read(output(setup, 0)), dy}}};
@@ -134,11 +214,11 @@ class ElementLoss final : public OwnKernel {
     std::vector<Gradient> gradients;
     for (const size_t i : {0, 1})
       if (setup.wants_gradient[i])
-        gradients.push_back({i, [&, i](Traversal& walk) -> std::vector<Link> {
-                               const size_t a = walk.read(input(setup, 0)), b = walk.read(input(setup, 1));
-                               return {{functions("linear").value, {walk.read(output_gradient(setup, 0))}, {share}},
-                                       {f.gradients[i], {a, b, Link::previous}}};
-                             }});
+        gradients.push_back(
+            {i, [&, i](Traversal& walk, size_t dy) -> std::vector<Link> {
+               const size_t a = walk.read(input(setup, 0)), b = walk.read(input(setup, 1));
+               return {{functions("linear").value, {dy}, {share}}, {f.gradients[i], {a, b, Link::previous}}};
+             }});
     add_gradients(setup, space, gradients);
   }
 };

@@ -45,8 +45,11 @@ enum class Reduce { sum, product, max, min, log_sum_exp, max_ties, min_ties, pro
 constexpr bool is_pair(Reduce how) { return how >= Reduce::log_sum_exp; }
 constexpr size_t pair_index(Reduce how) { return static_cast<size_t>(how) - static_cast<size_t>(Reduce::log_sum_exp); }
 
+struct ChannelLoops;  // channel_loops.hpp
+
 struct Loops {
   const char* isa;
+  const ChannelLoops* channels;
 
   struct Table {
     const TileFunctions* rows;

@@ -27,6 +27,8 @@ class NormalizationKernel final : public OwnKernel {
 
   void build(const KernelSetup& setup) override {
     g_ = geometry(setup);
+    memory_.backward_inputs = std::vector<bool>{true, true};
+    memory_.backward_outputs.emplace();
     const Attributes& a = setup.node.attributes;
     epsilon_ = static_cast<float>(a.real("epsilon", 1e-5));
     centred_ = setup.node.op != "RMSNormalization";

@@ -15,6 +15,28 @@ bool results_are_known(const KernelSetup& setup) {
   });
 }
 
+Shape with_rank(const Shape& shape, size_t rank) {
+  std::vector<Index> sizes(rank - std::min(rank, shape.rank()), 1);
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  return Shape(std::move(sizes));
+}
+
+// The same node on tensors whose axes are those of memory.
+KernelSetup lying(const KernelSetup& setup) {
+  KernelSetup seen = setup;
+  const auto turn = [&](std::vector<TensorSpec>& specs, const std::vector<AxisOrder>& orders) {
+    for (size_t i = 0; i < specs.size() && i < orders.size(); ++i) {
+      if (setup.output_order(0).empty() || !specs[i].present) continue;
+      const Shape shape = with_rank(specs[i].shape, setup.outputs[0].shape.rank());
+      specs[i].shape = d5::lying(shape, setup.output_order(0));
+      specs[i].known = nullptr;
+    }
+  };
+  turn(seen.inputs, setup.input_orders);
+  turn(seen.outputs, setup.output_orders);
+  return seen;
+}
+
 }  // namespace
 
 std::optional<std::string> OwnKernel::why_not(const KernelSetup& setup) const {
@@ -35,20 +57,72 @@ std::optional<std::string> OwnKernel::cannot(const KernelSetup& setup) const {
   return {};
 }
 
+void OwnKernel::arrange(KernelSetup& setup) const {
+  const size_t rank = setup.outputs[0].shape.rank();
+  AxisOrder order;
+  Index most = 0;
+  for (size_t i = 0; i < setup.inputs.size() && follows_orders(); ++i)
+    if (setup.inputs[i].shape.rank() == rank && !setup.input_orders[i].empty() && setup.inputs[i].elements() > most) {
+      order = setup.input_orders[i];
+      most = setup.inputs[i].elements();
+    }
+  // One of fewer axes is broadcast over the first ones; it must lie that way as it is.
+  for (const TensorSpec& spec : setup.inputs)
+    if (spec.present && spec.shape.rank() < rank && !same_places(order, {}, with_rank(spec.shape, rank))) order.clear();
+  for (size_t i = 0; i < setup.inputs.size(); ++i)
+    setup.input_orders[i] = setup.inputs[i].shape.rank() == rank ? order : AxisOrder{};
+  for (size_t i = 0; i < setup.outputs.size(); ++i)
+    setup.output_orders[i] = setup.outputs[i].shape.rank() == rank ? order : AxisOrder{};
+}
+
 void OwnKernel::prepare(KernelSetup& setup) {
-  for (auto& walks : walks_) walks.clear();
+  forward_walks_.clear();
+  backward_walks_.clear();
+  memory_ = {};
   workspace_bytes_ = scratch_bytes_ = 0;
   known_.clear();
   if (results_are_known(setup)) {
     for (const TensorSpec& spec : setup.outputs) known_.push_back(spec.known);
     return;
   }
-  build(setup);
-  for (auto& walks : walks_)
+  build(lying(setup));
+  const auto prepare_all = [&](std::vector<Traversal>& walks) {
     for (Traversal& walk : walks) {
       walk.prepare();
       need_scratch(walk.scratch_bytes());
     }
+  };
+  prepare_all(forward_walks_);
+  for (auto& walks : backward_walks_) prepare_all(walks);
+  if (!setup.in_network) return;
+  find_memory(setup);
+  setup.memory = memory_;
+}
+
+void OwnKernel::find_memory(const KernelSetup& setup) {
+  if (forward_walks_.size() != 1) return;
+  memory_.in_place.resize(setup.inputs.size());
+  for (size_t i = 0; i < setup.inputs.size(); ++i)
+    memory_.in_place[i] = forward_walks_[0].works_in_place(Part::input, i);
+  const auto anyone_reads = [&](Part part, size_t i) {
+    for (const auto& walks : backward_walks_)
+      for (const Traversal& walk : walks)
+        if (walk.reads(part, i)) return true;
+    return false;
+  };
+  memory_.backward_inputs.emplace();
+  for (size_t i = 0; i < setup.inputs.size(); ++i) memory_.backward_inputs->push_back(anyone_reads(Part::input, i));
+  memory_.backward_outputs.emplace();
+  for (size_t i = 0; i < setup.outputs.size(); ++i) memory_.backward_outputs->push_back(anyone_reads(Part::output, i));
+  const bool one = !backward_walks_.empty() && std::ranges::all_of(backward_walks_, [](const auto& walks) {
+    return walks.size() == 1 && walks[0].works_in_place(Part::output_gradient, 0);
+  });
+  memory_.gradient_in_place.assign(setup.inputs.size(), one);  // there is one target
+}
+
+size_t OwnKernel::lying_axis(const KernelSetup& setup, size_t axis) {
+  const AxisOrder order = setup.output_order(0);
+  return order.empty() ? axis : static_cast<size_t>(std::ranges::find(order, axis) - order.begin());
 }
 
 void OwnKernel::bind(int binding, const Buffers& buffers) {
@@ -63,31 +137,57 @@ void OwnKernel::forward(int binding) {
 }
 
 void OwnKernel::run(Pass pass, const Buffers& buffers) {
-  for (const Traversal& walk : walks_[static_cast<size_t>(pass)]) walk.run(buffers);
+  const auto& walks = pass == Pass::forward ? forward_walks_ : backward_walks_[buffers.more_gradients.size()];
+  for (const Traversal& walk : walks) walk.run(buffers);
 }
 
 Traversal& OwnKernel::add_walk(Pass pass, const Shape& space) {
-  return walks_[static_cast<size_t>(pass)].emplace_back(space);
+  if (pass == Pass::forward) return forward_walks_.emplace_back(space);
+  backward_walks_.resize(1);
+  return backward_walks_[0].emplace_back(space);
 }
 
 void OwnKernel::add_gradients(const KernelSetup& setup, const Shape& space, const std::vector<Gradient>& gradients) {
+  constexpr size_t most_summands = 4;
+  if (gradients.empty()) {
+    memory_.most_contributions = SIZE_MAX;
+    return;
+  }
+  memory_.most_contributions = setup.in_network ? std::clamp<size_t>(setup.contributions, 1, most_summands) : 1;
+  for (size_t n = 1; n <= memory_.most_contributions; ++n)
+    backward_walks_.push_back(add_gradients(setup, space, gradients, n));
+}
+
+std::vector<Traversal> OwnKernel::add_gradients(const KernelSetup& setup, const Shape& space,
+                                                const std::vector<Gradient>& gradients, size_t summands) {
+  const auto whole_chain = [&](Traversal& walk, const Gradient& gradient) {
+    const Operand whole = output_gradient(setup, 0);
+    size_t dy = walk.read(whole);
+    std::vector<Link> chain;
+    for (size_t i = 0; i + 1 < summands; ++i) {
+      const Operand more{Part::more_gradient, i, whole.type, whole.shape};
+      chain.push_back({functions("Add").value, {dy, walk.read(more)}});
+      dy = Link::previous;
+    }
+    for (Link& link : gradient.chain(walk, dy)) chain.push_back(std::move(link));
+    return chain;
+  };
   std::optional<Traversal> shared;
-  std::vector<Traversal> apart;
+  std::vector<Traversal> walks;
   for (const Gradient& gradient : gradients) {
     const Operand target = input_gradient(setup, gradient.input);
     const Index elements = target.shape.elements();
     const bool whole = elements == space.elements();
     const bool alone = !whole && elements > Traversal::most_partials;
     if (!alone && !shared) shared.emplace(space);
-    Traversal& walk = alone ? apart.emplace_back(space) : *shared;
+    Traversal& walk = alone ? walks.emplace_back(space) : *shared;
     if (whole)
-      walk.write(target, gradient.chain(walk));
+      walk.write(target, whole_chain(walk, gradient));
     else
-      walk.reduce(target, gradient.chain(walk), Reduce::sum, {});
+      walk.reduce(target, whole_chain(walk, gradient), Reduce::sum, {});
   }
-  auto& walks = walks_[static_cast<size_t>(Pass::backward)];
-  if (shared) walks.push_back(std::move(*shared));
-  for (Traversal& walk : apart) walks.push_back(std::move(walk));
+  if (shared) walks.insert(walks.begin(), std::move(*shared));
+  return walks;
 }
 
 size_t OwnKernel::need_workspace(size_t bytes) {

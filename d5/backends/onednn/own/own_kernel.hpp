@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What our own kernels share: row-major tensors, buffers bound once, walks prepared once. An operator's file says in
+// What our own kernels share: dense tensors, buffers bound once, walks prepared once. An operator's file says in
 // build() which walks each pass takes, or overrides run() for a loop of its own. A node whose results are known before
 // the run (the shape of a tensor, and what is made of it) is stored, whatever its operator.
 #pragma once
@@ -16,6 +16,7 @@ namespace d5::onednn::own {
 class OwnKernel : public Kernel {
  public:
   std::optional<std::string> why_not(const KernelSetup&) const final;
+  void arrange(KernelSetup&) const override;
   void prepare(KernelSetup&) final;
   void bind(int binding, const Buffers&) final;
   void forward(int binding) final;
@@ -27,25 +28,41 @@ class OwnKernel : public Kernel {
  protected:
   // Why this node cannot be computed here. The default: every type must be one of f32, bf16, f16 and bool.
   virtual std::optional<std::string> cannot(const KernelSetup&) const;
+  // Shapes are as tensors lie (KernelSetup::input_orders tells how), so that a kernel that goes through all elements
+  // alike need not know.
   virtual void build(const KernelSetup&) = 0;
   virtual void run(Pass, const Buffers&);
+  // Whether inputs may lie in any order of axes, the same for all of them and for the outputs.
+  virtual bool follows_orders() const { return false; }
 
   Traversal& add_walk(Pass, const Shape& space);  // valid until the next one is added
   void need_scratch(size_t bytes) { scratch_bytes_ = std::max(scratch_bytes_, bytes); }
   size_t need_workspace(size_t bytes);  // its offset
 
-  // Gradients of inputs that are broadcast to `space`, each a chain of what its walk reads. Whole ones share a walk,
-  // small reduced ones join it, large reduced ones take a walk each.
+  // Gradients of inputs that are broadcast to `space`, each a chain of what its walk reads and of dy, a source of the
+  // walk or Link::previous (the sum of several). Whole ones share a walk, small reduced ones join it, large reduced
+  // ones take a walk each.
   struct Gradient {
     size_t input;
-    std::function<std::vector<Link>(Traversal&)> chain;
+    std::function<std::vector<Link>(Traversal&, size_t dy)> chain;
   };
   void add_gradients(const KernelSetup&, const Shape& space, const std::vector<Gradient>&);
 
+  // Answers of build() for the plan of a network. What walks read, and where they work in place, is found without it.
+  KernelMemory memory_;
+  void backward_reads_nothing() { memory_.backward_inputs = memory_.backward_outputs = std::vector<bool>(); }
+
   static std::optional<std::string> wrong_type(const TensorSpec&);
+  // Where this axis lies, for kernels that follow orders.
+  static size_t lying_axis(const KernelSetup&, size_t axis);
 
  private:
-  std::array<std::vector<Traversal>, 2> walks_;  // by pass
+  void find_memory(const KernelSetup&);
+  std::vector<Traversal> add_gradients(const KernelSetup&, const Shape& space, const std::vector<Gradient>&,
+                                       size_t summands);
+
+  std::vector<Traversal> forward_walks_;
+  std::vector<std::vector<Traversal>> backward_walks_;  // by the number of summands of dy, less one
   std::vector<Buffers> bound_;
   std::vector<std::shared_ptr<const Tensor>> known_;  // of every output that is wanted; empty: they are computed
   size_t workspace_bytes_ = 0, scratch_bytes_ = 0;

@@ -69,6 +69,22 @@ void collapse(Sources& from) {
 }
 
 class SelectionKernel final : public OwnKernel {
+ public:
+  // In a network a Transpose is a view: axis j of the result is axis perm[j], wherever that lies.
+  void arrange(KernelSetup& setup) const override {
+    const auto perm = setup.node.attributes.integers("perm");
+    if (setup.node.op != "Transpose") return OwnKernel::arrange(setup);
+    const size_t rank = setup.inputs[0].shape.rank();
+    AxisOrder seen;
+    for (size_t i = 0; i < rank; ++i) {
+      const auto axis = static_cast<int64_t>(setup.input_orders[0].empty() ? i : setup.input_orders[0][i]);
+      const auto place = std::ranges::find(perm, axis);
+      seen.push_back(perm.empty() ? rank - 1 - static_cast<size_t>(axis) : static_cast<size_t>(place - perm.begin()));
+    }
+    setup.output_orders[0] = seen;
+    setup.is_view = true;
+  }
+
  protected:
   std::optional<std::string> cannot(const KernelSetup& setup) const override {
     if (!dynamic_cast<const Selection*>(&setup.op)) return "its kernel knows operators that choose elements alone";
@@ -85,6 +101,7 @@ class SelectionKernel final : public OwnKernel {
 
   void build(const KernelSetup& setup) override {
     filling_.reset();
+    backward_reads_nothing();
     std::vector<TensorSpec> specs = setup.inputs;
     for (size_t i = 1; i < specs.size(); ++i)
       if (is_filling(setup, i)) filling_ = i, specs[i] = TensorSpec::absent();

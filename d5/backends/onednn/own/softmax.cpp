@@ -25,6 +25,8 @@ class SoftmaxKernel final : public OwnKernel {
     outer_ = shape.elements(0, axis);
     size_ = shape[axis];
     inner_ = shape.elements(axis + 1, shape.rank());
+    memory_.backward_inputs.emplace();
+    memory_.backward_outputs = std::vector<bool>{true};
     x_ = input(setup, 0);
     y_ = output(setup, 0);
     dy_ = output_gradient(setup, 0);

@@ -7,7 +7,8 @@
 
 namespace d5::onednn::own {
 
-enum class Part { input, output, input_gradient, output_gradient, workspace };  // of the workspace: index in bytes
+// Of the workspace: index in bytes. more_gradient: a further summand of output 0's gradient.
+enum class Part { input, output, input_gradient, output_gradient, workspace, more_gradient };
 
 struct Operand {
   Part part;
@@ -21,6 +22,7 @@ struct Operand {
       case Part::output: return b.outputs[index];
       case Part::input_gradient: return b.input_gradients[index];
       case Part::workspace: return static_cast<char*>(b.workspace) + index;
+      case Part::more_gradient: return b.more_gradients[index];
       default: return b.output_gradients[index];
     }
   }

@@ -205,6 +205,20 @@ size_t Traversal::read(const Operand& operand) {
   return sources_.size() - 1;
 }
 
+bool Traversal::reads(Part part, size_t index) const {
+  return std::ranges::any_of(
+      sources_, [&](const Source& s) { return !s.is_constant && s.operand.part == part && s.operand.index == index; });
+}
+
+// A tile is read before its place is written, and only once.
+bool Traversal::works_in_place(Part part, size_t index) const {
+  if (targets_.size() != 1 || targets_[0].reduced) return false;
+  return std::ranges::any_of(sources_, [&](const Source& s) {
+    return !s.is_constant && s.operand.part == part && s.operand.index == index && s.flat &&
+           s.operand.type == targets_[0].operand.type;
+  });
+}
+
 size_t Traversal::constant(float value) {
   sources_.push_back({{}, true, value, std::vector<Index>(space_.rank(), 0), false, true, false});
   return sources_.size() - 1;

@@ -48,6 +48,9 @@ class Traversal {
   void reduce(const Operand& target, std::vector<Link> chain, Reduce, Finish);
 
   bool empty() const { return targets_.empty(); }
+  bool reads(Part, size_t index) const;
+  // After prepare(): the one target may lie where this source lies.
+  bool works_in_place(Part, size_t index) const;
   void prepare();  // after the last target; reads threads()
   size_t scratch_bytes() const { return part_bytes_ * static_cast<size_t>(parts_); }
   void run(const Buffers&) const;

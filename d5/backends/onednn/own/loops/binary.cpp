@@ -38,7 +38,16 @@ struct Pow {
             a == 0.0f && b >= 0.0f ? 0.0f : dy * (pow_of(a, b) * log_of(a)))
 };
 struct Mod {
-  D5_VALUE(a - floor_of(a / b) * b)
+  // Zeros have the sign of b; an infinite b leaves a, or is it where the signs differ.
+  D5_INLINE static float rest(float a, float b) {
+    const float infinity = __builtin_inff();
+    const bool divides = b < infinity && b > -infinity;
+    const float finite = a - floor_of(a / b) * b, other = (a < 0.0f && b > 0.0f) || (a > 0.0f && b < 0.0f) ? b : a;
+    const bool apart = !divides && b == b && a < infinity && a > -infinity;
+    const float value = apart ? other : finite;
+    return value == 0.0f ? (b < 0.0f ? -0.0f : 0.0f) : value;
+  }
+  D5_VALUE(rest(a, b))
   D5_SLOPES(dy, -dy* floor_of(a / b))
 };
 struct ModTowardsZero {

@@ -44,9 +44,11 @@ void log_softmax_gradient(const Place& dx, const float* y, const float* dy, floa
 
 }  // namespace
 
+extern const ChannelLoops channel_table;
 extern const Loops table;
 const Loops table = {
     .isa = D5_QUOTE(D5_ISA),
+    .channels = &channel_table,
     .functions = {{unary_functions, unary_count},
                   {activation_functions, activation_count},
                   {binary_functions, binary_count},

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// One network compiled for a case and checked against the oracle, ready to take steps.
+#pragma once
+
+#include <memory>
+
+#include "d5/bench/net_case.hpp"
+#include "d5/bench/net_problem.hpp"
+#include "d5/bench/step_observer.hpp"
+
+namespace d5 {
+
+class NetRun {
+ public:
+  explicit NetRun(Json fields);
+
+  // why_not -> compile -> a first step -> check. Anything but passed or mistrusted: there is nothing to run.
+  Outcome open(Depth);
+  void step();
+  void step(StepObserver&);  // waits for the device before it ends
+  // A few steps that nobody sees, then those that the observer wants.
+  void show(StepObserver&);
+  Outcome check_again();  // after the measurement
+
+  const Json& fields() const { return fields_; }
+  NetPass pass() const { return pass_; }
+  const Graph& graph() const { return graph_; }
+  const CompileOptions& options() const { return options_; }
+  Backend& backend() { return *backend_; }
+  Executable& executable() { return *timed_.executable; }
+  Cost cost() const;
+  DType compute_type() const;  // of the ParameterSet
+
+ private:
+  struct Built {
+    std::unique_ptr<ParameterSet> parameters;
+    std::unique_ptr<Executable> executable;
+  };
+  Built build(const Graph&);
+  void run_once(Executable&);
+  void check_before(const NetProblem& inputs, Outcome&);
+
+  Json fields_;
+  NetPass pass_;
+  CompileOptions options_;
+  Graph graph_;
+  std::unique_ptr<Backend> backend_;
+  Built timed_;
+  NetProblem expected_;
+};
+
+}  // namespace d5

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/graph/sizes.hpp"
+
+#include <algorithm>
+
+namespace d5 {
+namespace {
+
+GraphInput& input_named(Graph& graph, const std::string& name) {
+  for (GraphInput& input : graph.inputs)
+    if (input.name == name) return input;
+  std::vector<std::string> legal;
+  for (const GraphInput& input : graph.inputs) legal.push_back(input.name);
+  fail_unknown(fmt::format("[graph] {}:", graph.name), "input", name, legal);
+}
+
+bool any_rank(const GraphInput& input) { return input.symbols.size() == 1 && input.symbols[0] == "*"; }
+
+}  // namespace
+
+std::set<std::string> free_sizes(const Graph& graph) {
+  std::set<std::string> names;
+  for (const GraphInput& input : graph.inputs)
+    for (const std::string& symbol : input.symbols)
+      if (!symbol.empty() && symbol != "*") names.insert(symbol);
+  return names;
+}
+
+void bind_sizes(Graph& graph, const std::map<std::string, Index>& sizes) {
+  const auto names = free_sizes(graph);
+  for (const auto& [name, size] : sizes) {
+    if (!names.contains(name)) {
+      const std::vector<std::string> legal(names.begin(), names.end());
+      fail_unknown(fmt::format("[graph] {}:", graph.name), "free size", name, legal);
+    }
+    if (size < 0) throw UsageError("[graph] {}: size '{}' is {}; none is negative", graph.name, name, size);
+  }
+  for (GraphInput& input : graph.inputs) {
+    auto bound = input.spec.shape.sizes();
+    for (size_t axis = 0; axis < bound.size() && axis < input.symbols.size(); ++axis)
+      if (const auto found = sizes.find(input.symbols[axis]); found != sizes.end()) bound[axis] = found->second;
+    input.spec.shape = Shape(std::move(bound));
+  }
+}
+
+void bind_input(Graph& graph, const std::string& name, DType type, const Shape& shape) {
+  GraphInput& input = input_named(graph, name);
+  const auto fail = [&] {
+    throw Error("[graph] {}: input '{}' is {}; {} was given", graph.name, name, to_string(input.spec),
+                to_string(TensorSpec{type, shape}));
+  };
+  if (input.kind != ValueKind::tensor || input.spec.dtype != type) fail();
+  if (!any_rank(input)) {
+    if (input.spec.shape.rank() != shape.rank()) fail();
+    for (size_t axis = 0; axis < shape.rank(); ++axis) {
+      const bool is_free = axis < input.symbols.size() && !input.symbols[axis].empty();
+      if (!is_free && input.spec.shape[axis] != shape[axis]) fail();
+    }
+  } else {
+    input.symbols.clear();
+  }
+  input.spec.shape = shape;
+}
+
+void bind_value(Graph& graph, const std::string& name, Tensor value) {
+  bind_input(graph, name, value.dtype(), value.shape());
+  std::erase_if(graph.inputs, [&](const GraphInput& input) { return input.name == name; });
+  graph.constants[name] = std::move(value);
+}
+
+}  // namespace d5

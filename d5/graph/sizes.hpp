@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Free sizes of inputs ("N", "batch") and their values. As read they are 1.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "d5/graph/graph.hpp"
+
+namespace d5 {
+
+std::set<std::string> free_sizes(const Graph&);
+
+// Binds the symbols; they stay symbols and can be bound anew. UsageError names one that the graph does not have.
+void bind_sizes(Graph&, const std::map<std::string, Index>& sizes);
+
+// An input gets exactly this type and shape. Error where a fixed size, the number of axes or the element type differ.
+void bind_input(Graph&, const std::string& name, DType, const Shape&);
+
+// The input becomes a constant: a value that decides shapes, known before the run.
+void bind_value(Graph&, const std::string& name, Tensor value);
+
+}  // namespace d5

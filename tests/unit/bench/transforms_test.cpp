@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transforms leave results as they are: the transformed network is checked against the oracle of the one before.
+#include "d5/graph/transform.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "d5/bench/net_problem.hpp"
+#include "d5/bench/session.hpp"
+#include "d5/networks/loss.hpp"
+#include "tests/unit/networks/tiny.hpp"
+
+namespace d5 {
+namespace {
+
+class Transforms : public ::testing::TestWithParam<const char*> {
+ protected:
+  Transforms() : folder_(::testing::TempDir() + "/d5-transforms-" + std::to_string(getpid())) {
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  ~Transforms() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
+
+TEST_P(Transforms, LeaveResultsAsTheyAre) {
+  for (const std::string name : {"lenet", "resnet-20", "squeezenet", "dcgan-discriminator", "transformer-encoder"})
+    for (const Mode mode : {Mode::inference, Mode::training}) {
+      Graph graph = build_network(name, tiny_networks().at(name), 3, DType::f32, mode);
+      const std::string loss = registered<networks>(name).loss;
+      if (mode == Mode::training && !loss.empty()) graph = with_loss(std::move(graph), loss);
+      NetProblem problem = make_net_inputs(graph, mode, 1);
+      add_expected(graph, mode, Math::strict, 1, problem);
+
+      const Graph changed = transformed(graph, GetParam());
+      const auto backend = open_backend("reference");
+      ParameterSet parameters;
+      CompileOptions options;
+      options.mode = mode;
+      ASSERT_EQ(backend->why_not(changed, options), std::nullopt) << name;
+      const auto executable = backend->compile(changed, parameters, options);
+      write_values(problem, *executable);
+      executable->forward({});
+      if (mode == Mode::training) executable->backward({});
+      const NetCheck check = check_network(problem, *executable);
+      EXPECT_TRUE(check.passed) << name << (mode == Mode::training ? ", training: " : ": ") << check.reason;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Each, Transforms, ::testing::Values("dead-code", "micro-batch:2", "micro-batch:1,dead-code"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name)
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           return name;
+                         });
+
+TEST(Transform, WrongNamesAndValuesAreNamed) {
+  EXPECT_THROW(transformed({}, "dead-cod"), UsageError);
+  EXPECT_THROW(transformed({}, "micro-batch:0"), UsageError);
+  EXPECT_THROW(transformed({}, "micro-batch:8x"), UsageError);
+  EXPECT_THROW(transformed({}, "dead-code:3"), UsageError);
+}
+
+}  // namespace
+}  // namespace d5
