@@ -272,6 +272,7 @@ TEST(Runner, ShortIterationsAreBatched) {
 
 TEST(Runner, LongIterationsStillGiveFortySamplesWhereTimeAllows) {
   RunOptions options;
+  options.stopping = "fixed";
   const auto samples = [&](double max_seconds, double iteration) {
     options.max_seconds = max_seconds;
     return run_all({with(fake_case("a"), "iteration_s", iteration)}, options)[0].samples.time_s.size();
