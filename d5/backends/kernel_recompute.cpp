@@ -46,10 +46,13 @@ class Segments {
   double cost(const Recomputation& plan) const {
     constexpr double operations_per_byte = 16;
     double sum = 0;
-    for (size_t s = 0; s < plan_.steps.size(); ++s)
-      if (plan.again[s])
-        sum += plan_.steps[s].op->cost(plan_.setup(plan_.steps[s]).inputs, Pass::forward).flops +
-               operations_per_byte * made_[s];
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      if (!plan.again[s]) continue;
+      const PlannedStep& step = plan_.steps[s];
+      auto inputs = plan_.setup(step).inputs;
+      inputs.resize(step.nodes.front().inputs.size());  // followers have theirs behind
+      sum += step.op->cost(inputs, Pass::forward).flops + operations_per_byte * made_[s];
+    }
     return sum;
   }
 

@@ -84,6 +84,7 @@ TEST_F(NetLimits, AStepInPartsHasTheGradientsOfTheWhole) {
     if (!is_on(backend)) continue;
     for (const std::string network : {"mlp", "lenet", "transformer-encoder", "lstm-lm"}) {
       SCOPED_TRACE(backend + ", " + network);
+      // Softmax does not depend on the bias of keys: its gradient is rounding alone.
       const auto run = [&](const std::string& transform) {
         const Json fields = fields_of(network, {{"backend", backend}, {"transform", transform}});
         auto session = bench_of(fields).open(fields);
@@ -92,7 +93,8 @@ TEST_F(NetLimits, AStepInPartsHasTheGradientsOfTheWhole) {
         EXPECT_EQ(outcome.details.contains("warnings"), false);
         std::map<std::string, Tensor> results;
         for (const GraphInput& input : network_of(fields).inputs)
-          if (input.parameter && input.differentiable) results[input.name] = session->fetch("gradient " + input.name);
+          if (input.parameter && input.differentiable && !input.name.ends_with("key.bias"))
+            results[input.name] = session->fetch("gradient " + input.name);
         results["loss"] = session->fetch("loss");
         return results;
       };
