@@ -166,13 +166,20 @@ class Divider {
     if (!fitting) return {.why_not = why_nothing_fits()};
     const std::vector<Division> divisions = *divisions_within(limits[*fitting]);
     double workspace = 0;
+    Json plan = Json::object();
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const Division& one = divisions[i];
       workspace = workspaces_ == Workspaces::shared ? std::max(workspace, one.workspace_bytes)
                                                     : workspace + one.workspace_bytes;
-      if (one.pieces.size() > 1) result.pieces[nodes_[i]] = one.pieces;
+      if (one.pieces.size() == 1) continue;
+      result.pieces[nodes_[i]] = one.pieces;
+      for (auto piece = one.pieces.begin(); piece != one.pieces.end();) {
+        const auto next = std::find_if(piece, one.pieces.end(), [&](Index size) { return size != *piece; });
+        plan[nodes_[i]].push_back({next - piece, *piece});
+        piece = next;
+      }
     }
-    result.report = {{"pieces", result.pieces},
+    result.report = {{"pieces", plan},  // by node: how many of how many samples
                      {"convolutions", nodes_.size()},
                      {"workspaces", workspaces_ == Workspaces::shared ? "shared" : "side by side"},
                      {"workspace_bytes", workspace},
