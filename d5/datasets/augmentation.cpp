@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/datasets/augmentation.hpp"
 
+#include <algorithm>
+
 #include "d5/datasets/values.hpp"
 
 namespace d5 {
@@ -58,12 +60,16 @@ void Augmented::read_after(size_t steps, Index epoch, Index sample, Sample& into
   for (size_t f = 0; f < before.size(); ++f)
     if (!into[f].present() && (step.in_place() || std::ranges::find(step.changed(), f) == step.changed().end()))
       into[f] = in[f];
+  if (step.in_place())
+    for (const size_t f : step.changed())
+      if (!before[f].shape) into[f] = in[f] = in[f].clone();
+  const auto other = [&](Index i) {
+    Sample whole(before.size());
+    read_after(steps - 1, epoch, i, whole);
+    return whole;
+  };
   const uint64_t key = Rng(seeds_[steps - 1]).bits(static_cast<uint64_t>(epoch));
-  step.apply(in, into, {Rng(key, static_cast<uint64_t>(sample)), data_->size(), [&](Index other) {
-                          Sample all(before.size());
-                          read_after(steps - 1, epoch, other, all);
-                          return all;
-                        }});
+  step.apply(in, into, {Rng(key, static_cast<uint64_t>(sample)), data_->size(), std::cref(other)});
 }
 
 std::unique_ptr<Dataset> augmented(std::shared_ptr<const Dataset> data, const std::vector<AugmentationStep>& steps,

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "d5/datasets/generators.hpp"
+
 namespace d5 {
 
 std::vector<DataOption> Generator::with_common(std::vector<DataOption> own, Index size) {
@@ -50,6 +52,11 @@ void fill_normal(std::span<float> values, const Rng& rng) {
     }
     for (size_t k = 0; k < std::min<size_t>(4, values.size() - i); ++k) values[i + k] = made[k];
   }
+}
+
+std::shared_ptr<const Generator> generate(const std::string& name, const Attributes& values) {
+  const generators::Entry& entry = registered<generators>(name);
+  return entry.make(complete_options(values, entry.options, "[" + name + "]"));
 }
 
 }  // namespace d5

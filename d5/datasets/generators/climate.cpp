@@ -17,6 +17,7 @@ constexpr int most_waves = 6;
 
 class Climate final : public Generator {
  public:
+  static constexpr const char* about = "weather in many channels with cyclones and rivers, and a mask of them";
   static std::vector<DataOption> options() {
     return with_common({{"channels", "variables of the weather", int64_t{16}},
                         {"height", "of a field", int64_t{96}},
@@ -82,9 +83,5 @@ class Climate final : public Generator {
 };
 
 }  // namespace
-
-std::shared_ptr<const Generator> generated_climate(const Attributes& values) {
-  return std::make_shared<Climate>(complete_options(values, Climate::options(), place));
-}
-
+D5_REGISTER(generators, "generated-climate", Climate);
 }  // namespace d5

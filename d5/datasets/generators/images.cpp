@@ -20,6 +20,7 @@ constexpr double middle = 128, deviation = 32;
 
 class Images final : public Generator {
  public:
+  static constexpr const char* about = "images of a known Bayes-optimal accuracy: a pattern per class in white noise";
   static std::vector<DataOption> options() {
     return with_common({{"classes", "equally likely", int64_t{10}},
                         {"channels", "of an image", int64_t{3}},
@@ -116,8 +117,6 @@ double orthogonal_signal_accuracy(double strength, Index classes) {
   return sum * step / std::sqrt(2 * std::numbers::pi);
 }
 
-std::shared_ptr<const Generator> generated_images(const Attributes& values) {
-  return std::make_shared<Images>(complete_options(values, Images::options(), place));
-}
+D5_REGISTER(generators, "generated-images", Images);
 
 }  // namespace d5

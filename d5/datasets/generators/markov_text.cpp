@@ -16,6 +16,7 @@ constexpr const char* place = "[generated-text]";
 
 class MarkovText final : public Generator {
  public:
+  static constexpr const char* about = "text of a known entropy, from a Markov chain";
   static std::vector<DataOption> options() {
     return with_common({{"symbols", "of the alphabet", int64_t{27}},
                         {"length", "of a sample", int64_t{128}},
@@ -95,9 +96,5 @@ class MarkovText final : public Generator {
 };
 
 }  // namespace
-
-std::shared_ptr<const Generator> generated_text(const Attributes& values) {
-  return std::make_shared<MarkovText>(complete_options(values, MarkovText::options(), place));
-}
-
+D5_REGISTER(generators, "generated-text", MarkovText);
 }  // namespace d5

@@ -21,6 +21,8 @@ constexpr double mean_count = 50;
 
 class Volumes final : public Generator {
  public:
+  static constexpr const char* about =
+      "volumes like CosmoFlow's: density at several times, and the four values that shape it";
   static std::vector<DataOption> options() {
     return with_common(
         {{"side", "cells along an edge", int64_t{32}}, {"channels", "times of the same volume", int64_t{4}}}, 10000);
@@ -57,9 +59,5 @@ class Volumes final : public Generator {
 };
 
 }  // namespace
-
-std::shared_ptr<const Generator> generated_volumes(const Attributes& values) {
-  return std::make_shared<Volumes>(complete_options(values, Volumes::options(), place));
-}
-
+D5_REGISTER(generators, "generated-volumes", Volumes);
 }  // namespace d5

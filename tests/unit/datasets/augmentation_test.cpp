@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "d5/datasets/in_memory.hpp"
+#include "d5/datasets/views.hpp"
 
 namespace d5 {
 namespace {
@@ -131,6 +132,19 @@ TEST(Augmentation, FlipMirrors) {
   int count = 0;
   for (Index i = 0; i < many->size(); ++i) count += pixels_of<uint8_t>(half->at(i)) != pixels_of<uint8_t>(many->at(i));
   EXPECT_LE(std::abs(count - 5000), 5 * 50);  // five deviations
+}
+
+// Pictures of any size come as views of what may be a mapped file: that is not written.
+TEST(Augmentation, PicturesOfAnySizeAreCopiedBeforeTheyAreChanged) {
+  const auto data = pictures<uint8_t>(1, {1, 1, 3});
+  const auto any =
+      mapped(data, {{"image", DType::u8, {}, {}}}, [](Index, const Sample& in, Sample& out) { out[0] = in[0]; });
+  const auto flipped = augmented(any, {{"flip", {{"probability", 1.0}}}}, 0, 0);
+  EXPECT_THAT(pixels_of<uint8_t>(flipped->at(0)), ElementsAre(3, 2, 1));
+  EXPECT_THAT(pixels_of<uint8_t>(data->at(0)), ElementsAre(1, 2, 3));
+  // A crop or a new size gives pictures of a fixed one; they have three channels.
+  EXPECT_THROW(augmented(any, {{"resize", {{"height", int64_t{2}}}}}, 0, 0)->at(0), SampleError);
+  EXPECT_THROW(augmented(any, {{"crop", {}}}, 0, 0), UsageError);
 }
 
 TEST(Augmentation, CutoutBlanksASquare) {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the storage behind a path gives, and its pages in the kernel's cache.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace d5 {
+
+// The files of a path: itself, or everything below a folder. Empty where there is nothing.
+std::vector<std::string> files_of(const std::string& path);
+int64_t bytes_of(const std::vector<std::string>& files);
+
+// The part of their bytes that lies in the page cache, 0 to 1.
+double cached_share(const std::vector<std::string>& files);
+void empty_page_cache(const std::vector<std::string>& files);  // asks the kernel; cached_share() tells what came of it
+void fill_page_cache(const std::vector<std::string>& files);
+
+// Bytes a second of plain reading, for at most `seconds`: whole files one after the other in large blocks, or blocks of
+// `block` bytes at random places. Through the page cache: hot and cold is what the caller made it. 0 where there are no
+// bytes. `threads` readers at once, each with a share of its own.
+double sequential_read_rate(const std::vector<std::string>& files, int threads, double seconds);
+double random_read_rate(const std::vector<std::string>& files, int64_t block, int threads, double seconds,
+                        uint64_t seed);
+
+// Of this process so far: what it asked the kernel to read, and what had to come from storage.
+struct ReadCounters {
+  double asked_bytes = 0, storage_bytes = 0;
+};
+std::optional<ReadCounters> read_counters();  // empty where the kernel does not tell
+
+}  // namespace d5
