@@ -7,8 +7,8 @@
 #include <iostream>
 
 #include "d5/core/rng.hpp"
-#include "d5/datasets/in_memory.hpp"
 #include "d5/datasets/loader.hpp"
+#include "d5/datasets/tensor_dataset.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/quantile.hpp"
 
@@ -27,9 +27,9 @@ std::shared_ptr<const Dataset> raw_samples(const Plan& plan) {
   const Tensor images(DType::u8, {plan.samples, plan.bytes}), labels(DType::i64, {plan.samples});
   fill_integers(images, Rng(1), 0, 255);
   fill_integers(labels, Rng(2), 0, 9);
-  return std::make_shared<InMemory>("raw",
-                                    std::vector<Field>{{"image", DType::u8, {}, {}}, {"label", DType::i64, {}, 10}},
-                                    std::vector<Tensor>{images, labels});
+  return std::make_shared<TensorDataset>(
+      "raw", std::vector<Field>{{"image", DType::u8, {}, {}}, {"label", DType::i64, {}, 10}},
+      std::vector<Tensor>{images, labels});
 }
 
 // An epoch of copies; the sum keeps the compiler from leaving them out.

@@ -108,6 +108,14 @@ need libfmt-dev fmt/core.h
 need nlohmann-json3-dev nlohmann/json.hpp
 need libtomlplusplus-dev toml++/toml.h
 need libcli11-dev CLI/CLI.hpp
+need zlib1g-dev zlib.h
+need libjpeg-dev jpeglib.h
+need libpng-dev png.h
+need liblzma-dev lzma.h
+# Containers that are modules of their own, and what fetches data sets: without them the rest works.
+present hdf5/serial/hdf5.h || present hdf5.h || wanted+=(libhdf5-dev)
+present lmdb.h || wanted+=(liblmdb-dev)
+present curl || wanted+=(curl)
 present ccache || wanted+=(ccache)
 if [[ $tests ]]; then
   need libgtest-dev gtest/gtest.h

@@ -125,7 +125,7 @@ class DataBench final : public Bench {
     return rerun_command("data bench", "dataset", fields, default_fields(fields));
   }
 
-  std::vector<std::string> compared_fields() const override { return {"dataset"}; }
+  std::vector<std::string> compared_fields() const override { return {"dataset", "container"}; }
 
  private:
   // Bytes that came out of storage for every byte of a batch: 0 where all was cached, above 1 where more is read than

@@ -3,7 +3,9 @@
 
 #include <sstream>
 
-#include "d5/datasets/generators.hpp"
+#include "d5/datasets/decoder.hpp"
+#include "d5/datasets/named.hpp"
+#include "d5/measure/storage.hpp"
 
 namespace d5 {
 namespace {
@@ -15,49 +17,15 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-std::vector<double> numbers(const std::string& text) {
-  std::vector<double> values;
-  for (const std::string& part : split(text, '/')) {
-    size_t used = 0;
-    double value = 0;
+std::vector<std::string> existing_files(const DatasetEntry& entry, const std::string& folder, const std::string& name) {
+  std::vector<std::string> files;
+  for (const PublishedFile& file : entry.files) {
     try {
-      value = std::stod(part, &used);
-    } catch (const std::exception&) {
+      for (const std::string& found : files_of(find_published(folder, file, name))) files.push_back(found);
+    } catch (const Error&) {  // of another part of the set
     }
-    if (used == 0 || used != part.size()) throw UsageError("[data] '{}' is no number", part);
-    values.push_back(value);
   }
-  return values;
-}
-
-// The text as the type that the option's default has.
-Value as_type_of(const Value& like, const std::string& text) {
-  if (std::holds_alternative<std::string>(like)) return text;
-  const std::vector<double> given = numbers(text);
-  if (std::holds_alternative<std::vector<double>>(like)) return given;
-  if (given.size() != 1) throw UsageError("[data] '{}' is not one number", text);
-  if (std::holds_alternative<double>(like)) return given[0];
-  return static_cast<int64_t>(given[0]);
-}
-
-Attributes parse_options(const std::vector<std::string>& words, const std::vector<DataOption>& options,
-                         const std::string& place) {
-  Attributes values;
-  for (const std::string& word : words) {
-    if (word.empty()) continue;
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos) throw UsageError("{} '{}'; options are given as NAME=VALUE", place, word);
-    const std::string name = word.substr(0, equals);
-    std::vector<std::string> legal;
-    const DataOption* found = nullptr;
-    for (const DataOption& option : options) {
-      legal.push_back(option.name);
-      if (option.name == name) found = &option;
-    }
-    if (!found) fail_unknown(place, "option", name, legal);
-    values.set(name, as_type_of(found->otherwise, word.substr(equals + 1)));
-  }
-  return values;
+  return files;
 }
 
 }  // namespace
@@ -65,7 +33,10 @@ Attributes parse_options(const std::vector<std::string>& words, const std::vecto
 const std::vector<CaseField>& data_fields() {
   static const std::vector<CaseField> fields{
       {"dataset", "generated-images"},
+      {"container", ""},
       {"options", ""},
+      {"folder", ""},
+      {"pixels", -1},
       {"access", "shuffle", {"ordered", "shuffle", "choice"}},
       {"augment", ""},
       {"batch", 128},
@@ -87,15 +58,33 @@ std::vector<AugmentationStep> parse_augmentations(const std::string& text) {
     const std::string name = words[0];
     words.erase(words.begin());
     const augmentations::Entry& entry = registered<augmentations>(name);
-    steps.push_back({name, parse_options(words, entry.options, "[augmentation " + name + "]")});
+    steps.push_back({name, {}});
+    for (const std::string& word : words)
+      set_option(steps.back().values, word, entry.options, "[augmentation " + name + "]");
   }
   return steps;
 }
 
 DataSource open_data_source(const Json& fields) {
   const auto name = fields.at("dataset").get<std::string>();
-  const generators::Entry& entry = registered<generators>(name);
-  return {generate(name, parse_options(split(fields.at("options"), ';'), entry.options, "[data]")), {}};
+  const std::vector<std::string> words = split(fields.at("options"), ';');
+  Attributes options;
+  DataSource source;
+  if (const DatasetEntry* entry = find_registered<datasets>(name)) {
+    for (const std::string& word : words) set_option(options, word, entry->options, "[data]");
+    const std::string folder = data_folder(fields.at("folder"));
+    source = {open_dataset(name, folder, options), existing_files(*entry, folder, name)};
+  } else {
+    auto kind = fields.at("container").get<std::string>();
+    if (kind.empty()) kind = guess_container(name);
+    for (const std::string& word : words) set_option(options, word, container(kind).options, "[data]");
+    source.data = open_container(kind, name, options);
+    for (const std::string& match : matching_files(name))
+      for (const std::string& file : files_of(match)) source.files.push_back(file);
+  }
+  const auto pixels = fields.at("pixels").get<Index>();
+  if (pixels >= 0) source.data = decoded(source.data, {.height = pixels, .width = pixels, .resize = true});
+  return source;
 }
 
 }  // namespace d5

@@ -55,8 +55,9 @@ void fill_normal(std::span<float> values, const Rng& rng) {
 }
 
 std::shared_ptr<const Generator> generate(const std::string& name, const Attributes& values) {
-  const generators::Entry& entry = registered<generators>(name);
-  return entry.make(complete_options(values, entry.options, "[" + name + "]"));
+  auto made = std::dynamic_pointer_cast<const Generator>(open_dataset(name, "", values));
+  if (!made) throw UsageError("[generate] '{}' is read from files, not generated", name);
+  return made;
 }
 
 }  // namespace d5

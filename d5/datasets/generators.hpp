@@ -2,27 +2,24 @@
 // The generated data sets, one file each in generators/: a class with static members
 //   about      one line
 //   options()  its named values with their defaults
-// and a constructor from complete values; then one line: D5_REGISTER(generators, "generated-images", Images);
+// and a constructor from complete values; then one line: D5_REGISTER(datasets, "generated-images", Generated<Images>);
 #pragma once
 
-#include <functional>
 #include <memory>
 
-#include "d5/core/registry.hpp"
 #include "d5/datasets/generator.hpp"
+#include "d5/datasets/named.hpp"
 
 namespace d5 {
 
-struct generators {
-  static constexpr const char* kind = "generated data set";
-  struct Entry {
-    std::string about;
-    std::vector<DataOption> options;
-    std::function<std::shared_ptr<const Generator>(const Attributes&)> make;
-  };
-  template <class T>
-  static Entry entry() {
-    return {T::about, T::options(), [](const Attributes& values) { return std::make_shared<const T>(values); }};
+// The entry of a class that is made from complete values, in the registry of named sets (named.hpp).
+template <class T>
+struct Generated {
+  static constexpr const char* about = T::about;
+  static std::vector<DataOption> options() { return T::options(); }
+  static std::vector<PublishedFile> files() { return {}; }
+  static std::shared_ptr<const Dataset> open(const std::string&, const Attributes& values) {
+    return std::make_shared<const T>(values);
   }
 };
 std::shared_ptr<const Generator> generate(const std::string& name, const Attributes& values = {});

@@ -23,12 +23,6 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Index row_bytes(const std::vector<Field>& fields) {
-  Index bytes = 0;
-  for (const Field& field : fields) bytes += storage_bytes(field.dtype, batch_shape(field, 1).elements());
-  return bytes;
-}
-
 }  // namespace
 
 OnError parse_on_error(std::string_view text) {
@@ -84,6 +78,7 @@ class Loader::Work {
   std::shared_ptr<const Sampler> sampler_;
   LoaderOptions options_;
   Index per_epoch_ = 0, chunk_rows_ = 1, row_bytes_ = 0;
+  std::vector<size_t> field_bytes_;  // of a sample
   std::vector<Slot> slots_;
 
   mutable std::mutex mutex_;  // the rest up to threads_
@@ -123,7 +118,10 @@ Loader::Work::Work(std::shared_ptr<const Augmented> data, std::shared_ptr<const 
   if (options_.first_batch < 0 || options_.first_batch > per_epoch_)
     throw UsageError("[loader] first_batch = {}; legal: 0 to {}", options_.first_batch, per_epoch_);
   if (options_.epochs > 0) end_ = std::max<Index>(0, options_.epochs * per_epoch_ - absolute(0));
-  row_bytes_ = row_bytes(fields());
+  for (const Field& field : fields()) {
+    field_bytes_.push_back(static_cast<size_t>(storage_bytes(field.dtype, batch_shape(field, 1).elements())));
+    row_bytes_ += static_cast<Index>(field_bytes_.back());
+  }
   const Index parts = 4 * std::max(1, options_.threads);
   chunk_rows_ = std::max((options_.batch + parts - 1) / parts, chunk_bytes / std::max<Index>(1, row_bytes_) + 1);
 
@@ -206,14 +204,15 @@ std::vector<Loader::Work::Failure> Loader::Work::fill(const Chunk& chunk) {
     try {
       data_->read(slot.epoch, sample, into);
       for (size_t f = 0; f < into.size(); ++f) {
-        const Index bytes = static_cast<Index>(slot.tensors[f].bytes()) / static_cast<Index>(slot.rows.size());
-        if (into[f].data() != static_cast<char*>(slot.tensors[f].data()) + row * bytes)
+        if (into[f].data() != static_cast<char*>(slot.tensors[f].data()) + static_cast<size_t>(row) * field_bytes_[f])
           throw Error("the data set put a tensor of its own in place of the row that it was to write");
       }
     } catch (const SampleError& error) {
       failures.push_back(failure(row, sample, error.what(), true));
     } catch (const std::exception& error) {
       failures.push_back(failure(row, sample, error.what(), false));
+    } catch (...) {
+      failures.push_back(failure(row, sample, "an exception that says nothing", false));
     }
     if (!failures.empty() && failures.back().error) break;
   }
@@ -248,7 +247,11 @@ void Loader::Work::work() {
     const double seconds = seconds_now() - began;
     lock.lock();
     finish(chunk, std::move(failures), seconds);
-    if (chunk.slot->filled && chunk.sequence == awaited_) filled_.notify_one();
+    if (chunk.slot->filled && chunk.sequence == awaited_) {
+      lock.unlock();  // or the caller would wake only to wait for the mutex
+      filled_.notify_one();
+      lock.lock();
+    }
   }
 }
 
@@ -258,15 +261,14 @@ const Batch* Loader::Work::next() {
   if (began_ == 0) began_ = began;
   const Batch* given = nullptr;
   while (!given) {
-    if (lent_) {
-      std::unique_lock lock(mutex_);
-      ++released_;
-      const bool wake = idle_ > 0;
-      lock.unlock();
-      if (wake) claimable_.notify_all();
-      lent_ = false;
-    }
     std::unique_lock lock(mutex_);
+    released_ += lent_;
+    if (lent_ && idle_ > 0) {
+      lock.unlock();
+      claimable_.notify_all();
+      lock.lock();
+    }
+    lent_ = false;
     if (next_ >= end_) break;
     Slot& slot = slot_of(next_);
     if (options_.threads == 0) {
@@ -309,9 +311,9 @@ const Batch* Loader::Work::deliver(Slot& slot) {
   Index rows = slot.rows_in_use;
   for (auto failure = slot.failures.rbegin(); failure != slot.failures.rend(); ++failure, --rows) {
     // The rows behind the lost one move up.
-    for (const Tensor& tensor : slot.tensors) {
-      const size_t bytes = tensor.bytes() / slot.rows.size();
-      char* row = static_cast<char*>(tensor.data()) + static_cast<size_t>(failure->row) * bytes;
+    for (size_t f = 0; f < field_bytes_.size(); ++f) {
+      const size_t bytes = field_bytes_[f];
+      char* row = static_cast<char*>(slot.tensors[f].data()) + static_cast<size_t>(failure->row) * bytes;
       std::memmove(row, row + bytes, static_cast<size_t>(rows - failure->row - 1) * bytes);
     }
     batch_.samples.erase(batch_.samples.begin() + failure->row);

@@ -5,18 +5,6 @@
 
 namespace d5 {
 
-Attributes complete_options(const Attributes& given, const std::vector<DataOption>& options, std::string_view place) {
-  std::vector<std::string> legal;
-  Attributes all;
-  for (const DataOption& option : options) {
-    legal.push_back(option.name);
-    all.set(option.name, option.otherwise);
-  }
-  given.check_names(legal, place);
-  for (const auto& [name, value] : given.values()) all.set(name, value);
-  return all;
-}
-
 int64_t integer_in(const Attributes& values, const std::string& name, int64_t low, int64_t high,
                    std::string_view place) {
   const int64_t value = values.integer(name, low);

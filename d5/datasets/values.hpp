@@ -4,16 +4,9 @@
 
 #include <string_view>
 
-#include "d5/core/attributes.hpp"
+#include "d5/datasets/container.hpp"
 
 namespace d5 {
-
-struct DataOption {
-  std::string name, about;
-  Value otherwise;  // the default; its type is the option's type
-};
-// `given` with the defaults of what is missing. UsageError on unknown names and wrong types.
-Attributes complete_options(const Attributes& given, const std::vector<DataOption>&, std::string_view place);
 
 // A whole number, or a real, that must lie in a range; UsageError otherwise.
 int64_t integer_in(const Attributes&, const std::string& name, int64_t low, int64_t high, std::string_view place);

@@ -25,6 +25,16 @@ double sequential_read_rate(const std::vector<std::string>& files, int threads, 
 double random_read_rate(const std::vector<std::string>& files, int64_t block, int threads, double seconds,
                         uint64_t seed);
 
+// What a folder gives for writing; files are made in it under a name of their own and removed.
+struct SmallFileRates {
+  double created = 0, looked_up = 0, read = 0, removed = 0;  // files a second; created: written and closed
+};
+SmallFileRates small_file_rates(const std::string& folder, int files, int64_t bytes);
+// A checkpoint: so many bytes in large blocks, forced to storage (fsync), renamed. Bytes a second.
+double checkpoint_write_rate(const std::string& folder, int64_t bytes);
+// Staging: these files copied into the folder and forced to storage. Bytes a second; 0 where there are no bytes.
+double staging_rate(const std::vector<std::string>& files, const std::string& folder);
+
 // Of this process so far: what it asked the kernel to read, and what had to come from storage.
 struct ReadCounters {
   double asked_bytes = 0, storage_bytes = 0;

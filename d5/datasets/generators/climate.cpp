@@ -83,5 +83,5 @@ class Climate final : public Generator {
 };
 
 }  // namespace
-D5_REGISTER(generators, "generated-climate", Climate);
+D5_REGISTER(datasets, "generated-climate", Generated<Climate>);
 }  // namespace d5

@@ -117,6 +117,6 @@ double orthogonal_signal_accuracy(double strength, Index classes) {
   return sum * step / std::sqrt(2 * std::numbers::pi);
 }
 
-D5_REGISTER(generators, "generated-images", Images);
+D5_REGISTER(datasets, "generated-images", Generated<Images>);
 
 }  // namespace d5

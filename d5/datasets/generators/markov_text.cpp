@@ -96,5 +96,5 @@ class MarkovText final : public Generator {
 };
 
 }  // namespace
-D5_REGISTER(generators, "generated-text", MarkovText);
+D5_REGISTER(datasets, "generated-text", Generated<MarkovText>);
 }  // namespace d5

@@ -59,5 +59,5 @@ class Volumes final : public Generator {
 };
 
 }  // namespace
-D5_REGISTER(generators, "generated-volumes", Volumes);
+D5_REGISTER(datasets, "generated-volumes", Generated<Volumes>);
 }  // namespace d5

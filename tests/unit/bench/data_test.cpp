@@ -4,6 +4,7 @@
 #include "d5/bench/data_bias.hpp"
 #include "d5/bench/data_case.hpp"
 #include "d5/bench/session.hpp"
+#include "d5/datasets/generators.hpp"
 
 namespace d5 {
 namespace {
@@ -73,6 +74,23 @@ TEST(DataBench, ChecksAndMeasuresACase) {
   EXPECT_GT(record.bound->share, 0);
   EXPECT_THAT(record.rerun, HasSubstr("d5 data bench generated-images"));
   EXPECT_THAT(record.rerun, HasSubstr("--batch 16"));
+}
+
+TEST(DataBench, ReadsFilesAgainstTheirStorage) {
+  const std::string path = testing::TempDir() + "d5-data-bench.raw";
+  write_container("raw",
+                  *generate("generated-images", {{"size", int64_t{64}}, {"height", int64_t{8}}, {"width", int64_t{8}}}),
+                  path);
+  const Json fields = small_case({{"dataset", path}, {"container", "raw"}, {"access", "ordered"}, {"batch", 8}});
+  const auto session = bench_of(fields).open(fields);
+  const Outcome prepared = session->prepare(Depth::measure);
+  EXPECT_EQ(prepared.status, "passed") << prepared.reason;
+  EXPECT_EQ(prepared.details["data"]["samples"], 64);
+  EXPECT_EQ(prepared.details["data"]["files"], 1);
+  const SliceResult slice = session->run({.samples = 3, .batch = 1, .rewarm = 1});
+  EXPECT_GT(slice.probe.value("storage_bytes_per_s", 0.0), 0);
+  EXPECT_EQ(session->finish().status, "passed");
+  std::remove(path.c_str());
 }
 
 TEST(DataBench, RefusesWrongFields) {

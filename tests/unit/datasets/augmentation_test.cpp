@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "d5/datasets/in_memory.hpp"
+#include "d5/datasets/tensor_dataset.hpp"
 #include "d5/datasets/views.hpp"
 
 namespace d5 {
@@ -25,15 +25,15 @@ std::shared_ptr<const Dataset> pictures(Index samples, const Shape& shape, Index
   for (Index i = 0; i < samples; ++i) labels.push_back(i % classes);
   std::vector<Index> sizes{samples};
   sizes.insert(sizes.end(), shape.begin(), shape.end());
-  return std::make_shared<InMemory>(
+  return std::make_shared<TensorDataset>(
       "pictures", std::vector<Field>{{"image", dtype_of<T>::value, {}, {}}, {"label", DType::i64, {}, classes}},
       std::vector<Tensor>{Tensor::from<T>(Shape(sizes), pixels), Tensor::from<int64_t>({samples}, labels)});
 }
 std::shared_ptr<const Dataset> picture(const Shape& shape, const std::vector<float>& pixels) {
   std::vector<Index> sizes{1};
   sizes.insert(sizes.end(), shape.begin(), shape.end());
-  return std::make_shared<InMemory>("picture", std::vector<Field>{{"image", DType::f32, {}, {}}},
-                                    std::vector<Tensor>{Tensor::from<float>(Shape(sizes), pixels)});
+  return std::make_shared<TensorDataset>("picture", std::vector<Field>{{"image", DType::f32, {}, {}}},
+                                         std::vector<Tensor>{Tensor::from<float>(Shape(sizes), pixels)});
 }
 template <class T>
 std::vector<T> pixels_of(const Sample& sample) {
@@ -245,7 +245,7 @@ TEST(Augmentation, MixupMixesSamplesAndClasses) {
     pixels.insert(pixels.end(), 4, static_cast<float>(i));
     labels.push_back(i);
   }
-  const auto data = std::make_shared<InMemory>(
+  const auto data = std::make_shared<TensorDataset>(
       "levels", std::vector<Field>{{"image", DType::f32, {}, {}}, {"label", DType::i64, {}, n}},
       std::vector<Tensor>{Tensor::from<float>({n, 1, 2, 2}, pixels), Tensor::from<int64_t>({n}, labels)});
   std::vector<double> weights;

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "counting.hpp"
-#include "d5/datasets/in_memory.hpp"
+#include "d5/datasets/tensor_dataset.hpp"
 
 namespace d5 {
 namespace {
@@ -233,16 +233,16 @@ TEST(Loader, UsesTheMemoryItIsGiven) {
   EXPECT_EQ(memory.total, 3u * 10 * (12 + 8));
 }
 
-TEST(InMemory, GivesViewsAndWritesRows) {
-  const InMemory data("numbers", {{"x", DType::f32, {}, {}}, {"y", DType::i64, {}, 3}},
-                      {Tensor::from<float>({2, 2}, {1, 2, 3, 4}), Tensor::from<int64_t>({2}, {0, 2})});
+TEST(TensorDataset, GivesViewsAndWritesRows) {
+  const TensorDataset data("numbers", {{"x", DType::f32, {}, {}}, {"y", DType::i64, {}, 3}},
+                           {Tensor::from<float>({2, 2}, {1, 2, 3, 4}), Tensor::from<int64_t>({2}, {0, 2})});
   EXPECT_EQ(data.size(), 2);
   EXPECT_EQ(data.fields()[0].shape, Shape{2});
   EXPECT_THAT(data.at(1)[0].values<float>(), ElementsAre(3, 4));
   EXPECT_EQ(data.at(1)[1].values<int64_t>()[0], 2);
   EXPECT_THROW(data.at(2), Error);
-  EXPECT_THROW(InMemory("n", {{"x", DType::f32, {}, {}}, {"y", DType::f32, {}, {}}},
-                        {Tensor(DType::f32, {2, 2}), Tensor(DType::f32, {3})}),
+  EXPECT_THROW(TensorDataset("n", {{"x", DType::f32, {}, {}}, {"y", DType::f32, {}, {}}},
+                             {Tensor(DType::f32, {2, 2}), Tensor(DType::f32, {3})}),
                Error);
 }
 

@@ -68,5 +68,18 @@ TEST_F(Storage, CountsWhatThisProcessReads) {
   EXPECT_GE(read_counters()->asked_bytes - before->asked_bytes, 1 << 20);
 }
 
+TEST_F(Storage, WritesAndLeavesNothingBehind) {
+  const SmallFileRates rates = small_file_rates(folder_.string(), 20, 100);
+  for (const double rate : {rates.created, rates.looked_up, rates.read, rates.removed}) EXPECT_GT(rate, 1);
+  EXPECT_GT(checkpoint_write_rate(folder_.string(), 5 << 20), 1e3);
+  const std::string file = write("staged", 100000);
+  EXPECT_GT(staging_rate({file}, (folder_ / "deep").string()), 1e3);
+  EXPECT_EQ(staging_rate({}, folder_.string()), 0);
+  EXPECT_THAT(files_of(folder_.string()), ElementsAre(file));
+  EXPECT_THROW(checkpoint_write_rate((folder_ / "nothing").string(), 10), Error);
+  EXPECT_THROW(checkpoint_write_rate(folder_.string(), 0), Error);
+  EXPECT_THROW(small_file_rates(folder_.string(), 0, 10), Error);
+}
+
 }  // namespace
 }  // namespace d5

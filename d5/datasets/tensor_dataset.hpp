@@ -6,10 +6,10 @@
 
 namespace d5 {
 
-class InMemory final : public Dataset {
+class TensorDataset final : public Dataset {
  public:
   // One tensor per field, each with the samples along its first axis. Error where they disagree.
-  InMemory(std::string name, std::vector<Field> fields, std::vector<Tensor> rows);
+  TensorDataset(std::string name, std::vector<Field> fields, std::vector<Tensor> rows);
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return size_; }
   void read(Index i, Sample& into) const override;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "d5/datasets/in_memory.hpp"
+#include "d5/datasets/tensor_dataset.hpp"
 
 namespace d5 {
 
-InMemory::InMemory(std::string name, std::vector<Field> fields, std::vector<Tensor> rows)
+TensorDataset::TensorDataset(std::string name, std::vector<Field> fields, std::vector<Tensor> rows)
     : name_(std::move(name)), fields_(std::move(fields)), rows_(std::move(rows)) {
   if (fields_.size() != rows_.size()) throw Error("[{}] {} fields, {} tensors", name_, fields_.size(), rows_.size());
   for (size_t f = 0; f < fields_.size(); ++f) {
@@ -21,7 +21,7 @@ InMemory::InMemory(std::string name, std::vector<Field> fields, std::vector<Tens
   }
 }
 
-void InMemory::read(Index i, Sample& into) const {
+void TensorDataset::read(Index i, Sample& into) const {
   if (i < 0 || i >= size_) throw Error("[{}] sample {} of {}", name_, i, size_);
   for (size_t f = 0; f < rows_.size(); ++f) {
     char* row = static_cast<char*>(rows_[f].data()) + static_cast<size_t>(i) * row_bytes_[f];
@@ -32,6 +32,6 @@ void InMemory::read(Index i, Sample& into) const {
   }
 }
 
-std::string InMemory::where(Index i) const { return fmt::format("{}, sample {}", name_, i); }
+std::string TensorDataset::where(Index i) const { return fmt::format("{}, sample {}", name_, i); }
 
 }  // namespace d5
