@@ -68,7 +68,7 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
     if (flags->networks_named.empty()) throw UsageError("[net] no network is named; see 'd5 list networks'");
     Recipe recipe{.name = "net", .kind = "net"};
     std::set<std::string> common;
-    for (const Field& field : network_fields()) common.insert(field.name);
+    for (const CaseField& field : network_fields()) common.insert(field.name);
     for (const std::string& network : split_words(flags->networks_named)) {
       recipe.name += "-" + network;
       recipe.blocks.push_back({.values = {{"network", network}}});
