@@ -42,9 +42,10 @@ int run_program(const std::vector<std::string>& arguments) {
       "'d5 COMMAND --help' tells all about a command.");
   open_plugins(arguments);
   std::map<std::string, RunCommand> commands{
-      {"op", add_op(program, arguments)},     {"net", add_net(program, arguments)}, {"run", add_run(program)},
-      {"compare", add_compare(program)},      {"list", add_list(program)},          {"doctor", add_doctor(program)},
-      {"completion", add_completion(program)}};
+      {"op", add_op(program, arguments)}, {"net", add_net(program, arguments)},
+      {"run", add_run(program)},          {"compare", add_compare(program)},
+      {"data", add_data(program)},        {"list", add_list(program)},
+      {"doctor", add_doctor(program)},    {"completion", add_completion(program)}};
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     program.parse(reversed);
