@@ -180,19 +180,22 @@ class DataSession final : public Session {
     }
   }
 
-  // Samples a second that this thread reads into one row, without a loader.
+  // Samples a second that this thread reads into one row, without a loader: the median over short stretches, because
+  // the batches are summarised by their median too, and neither should count what other processes take.
   double reading_rate() {
     Sample row = empty_row();
-    Index samples = 0;
+    std::vector<double> seconds;  // a sample
     const double began = now_seconds();
-    while (now_seconds() - began < probe_s) {
+    while (seconds.empty() || now_seconds() - began < probe_s) {
       const Index first = probed_ % sampler_->size();
-      std::vector<Index> wanted(static_cast<size_t>(std::min<Index>(64, sampler_->size() - first)));
+      std::vector<Index> wanted(static_cast<size_t>(std::min<Index>(16, sampler_->size() - first)));
+      const double start = now_seconds();
       sampler_->take(0, first, 1, wanted);
-      for (size_t r = 0; r < wanted.size() && now_seconds() - began < 10 * probe_s; ++r, ++samples, ++probed_)
-        data_->read(0, wanted[r], row);
+      for (const Index i : wanted) data_->read(0, i, row);
+      seconds.push_back((now_seconds() - start) / static_cast<double>(wanted.size()));
+      probed_ += static_cast<Index>(wanted.size());
     }
-    return static_cast<double>(samples) / (now_seconds() - began);
+    return 1 / std::max(1e-12, median(seconds));
   }
 
   void probe_storage(Json& probe) {
