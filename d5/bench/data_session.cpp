@@ -198,13 +198,26 @@ class DataSession final : public Session {
     return 1 / std::max(1e-12, median(seconds));
   }
 
+  // Hot: copies out of mapped pages, of what a sample holds. Cold: reads of what it takes in its file.
   void probe_storage(Json& probe) {
     if (files_.empty()) return;
-    if (cold_) empty_page_cache(files_);
-    const Index block = std::max<Index>(1, bytes_of(files_) / source_.data->size());
-    probe["sample_file_bytes"] = block;
+    const Index in_file = std::max<Index>(1, bytes_of(files_) / source_.data->size());
+    if (!cold_) {
+      const Index block = std::min(in_file, sample_bytes());
+      probe["sample_file_bytes"] = block;
+      probe["storage_bytes_per_s"] = mapped_read_rate(files_, block, ordered_, threads_, probe_s, probed_seed_++);
+      return;
+    }
+    empty_page_cache(files_);
+    probe["sample_file_bytes"] = in_file;
     probe["storage_bytes_per_s"] = ordered_ ? sequential_read_rate(files_, threads_, probe_s)
-                                            : random_read_rate(files_, block, threads_, probe_s, probed_seed_++);
+                                            : random_read_rate(files_, in_file, threads_, probe_s, probed_seed_++);
+  }
+
+  Index sample_bytes() const {
+    Index bytes = 0;
+    for (const Field& field : data_->fields()) bytes += storage_bytes(field.dtype, field.shape->elements());
+    return bytes;
   }
 
   DataSource source_;

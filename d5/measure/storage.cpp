@@ -157,6 +157,36 @@ double random_read_rate(const std::vector<std::string>& files, int64_t block, in
   });
 }
 
+double mapped_read_rate(const std::vector<std::string>& files, int64_t block, bool in_order, int threads,
+                        double seconds, uint64_t seed) {
+  if (block < 1) throw Error("[storage] blocks of {} bytes; legal: at least 1", block);
+  const auto largest =
+      std::ranges::max_element(files, {}, [](const std::string& f) { return std::filesystem::file_size(f); });
+  if (largest == files.end()) return 0;
+  const Opened file(*largest);
+  if (file.bytes() == 0) return 0;
+  const auto bytes = static_cast<size_t>(file.bytes());
+  void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file.descriptor(), 0);
+  if (mapped == MAP_FAILED) throw Error("[storage] {}: cannot be mapped", *largest);
+  const int64_t size = std::min(block, file.bytes()), places = file.bytes() - size + 1;
+  const double rate = rate_of(threads, seconds, [&](int reader, double deadline) {
+    Rng rng(seed, static_cast<uint64_t>(reader));
+    std::vector<char> buffer(static_cast<size_t>(size));
+    double copied = 0;
+    int64_t at = places / threads * reader;
+    while (now_seconds() < deadline)
+      for (int k = 0; k < 16; ++k, copied += static_cast<double>(size)) {
+        __builtin_memcpy(buffer.data(), static_cast<const char*>(mapped) + at, buffer.size());
+        asm volatile("" ::"r"(buffer.data()) : "memory");  // the copy is wanted though nobody looks at it
+        at = in_order ? (at + size < places ? at + size : 0)
+                      : static_cast<int64_t>(rng.next_below(static_cast<uint64_t>(places)));
+      }
+    return copied;
+  });
+  ::munmap(mapped, bytes);
+  return rate;
+}
+
 std::optional<ReadCounters> read_counters() {
   std::ifstream file("/proc/self/io");
   ReadCounters counters;

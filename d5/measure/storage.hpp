@@ -24,6 +24,10 @@ void fill_page_cache(const std::vector<std::string>& files);
 double sequential_read_rate(const std::vector<std::string>& files, int threads, double seconds);
 double random_read_rate(const std::vector<std::string>& files, int64_t block, int threads, double seconds,
                         uint64_t seed);
+// The same for pages that are cached already: blocks are copied out of the mapped file, without a call of the kernel.
+// The largest file stands for all; in order, or at random places.
+double mapped_read_rate(const std::vector<std::string>& files, int64_t block, bool in_order, int threads,
+                        double seconds, uint64_t seed);
 
 // What a folder gives for writing; files are made in it under a name of their own and removed.
 struct SmallFileRates {

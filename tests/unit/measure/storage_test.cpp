@@ -44,9 +44,13 @@ TEST_F(Storage, ReadsAtSomeRate) {
     EXPECT_GT(sequential_read_rate({file, small, empty}, threads, 1), 1e5);
     EXPECT_GT(random_read_rate({file}, 4096, threads, 0.01, 1), 1e5);
     EXPECT_GT(random_read_rate({small, file}, 4096, threads, 0.01, 1), 1e3);
+    EXPECT_GT(mapped_read_rate({small, file}, 4096, true, threads, 0.01, 1), 1e6);
+    EXPECT_GT(mapped_read_rate({small}, 4096, false, threads, 0.01, 1), 1e6);  // a block of the whole file
   }
   EXPECT_EQ(sequential_read_rate({}, 1, 1), 0);
   EXPECT_EQ(random_read_rate({empty}, 10, 1, 0.01, 1), 0);
+  EXPECT_EQ(mapped_read_rate({empty}, 10, true, 1, 0.01, 1), 0);
+  EXPECT_EQ(mapped_read_rate({}, 10, true, 1, 0.01, 1), 0);
   EXPECT_THROW(random_read_rate({file}, 0, 1, 0.01, 1), Error);
   EXPECT_THROW(sequential_read_rate({(folder_ / "nothing").string()}, 1, 1), Error);
 }
