@@ -161,7 +161,8 @@ void add_source(CLI::App& command, DataFlags& flags, const char* what) {
 void add_reading(CLI::App& command, DataFlags& flags) {
   add_source(command, flags, "A named set (d5 list datasets), a file, a folder, or a pattern with * for shards");
   command.add_option("--container", flags.container, "How a file is read (d5 list containers) [by its name]");
-  command.add_option("--option", flags.options, "NAME=VALUE of the set or container, such as part=test; repeatable");
+  command.add_option("--option", flags.options, "NAME=VALUE of the set or container, such as part=test; repeatable")
+      ->allow_extra_args(false);
   command.add_option("--size", flags.size, "Decode pictures to this many pixels a side; 0: as stored");
   command.add_option("--fit", flags.fit, "resize: the shorter side is scaled to fit; crop: pixels as stored")
       ->capture_default_str();
@@ -183,7 +184,8 @@ RunCommand add_data(CLI::App& program) {
   add_reading(*change, *flags);
   change->add_option("target", flags->target, "The file or folder to write")->required();
   change->add_option("--to", flags->to, "Its container [by its name]");
-  change->add_option("--to-option", flags->target_options, "NAME=VALUE of that container; repeatable");
+  change->add_option("--to-option", flags->target_options, "NAME=VALUE of that container; repeatable")
+      ->allow_extra_args(false);
   change->add_option("--first", flags->first, "Only so many samples");
   CLI::App* get = command->add_subcommand("fetch", "Fetch the files of a named set by HTTPS, checked and resumable");
   add_source(*get, *flags, "A named set (d5 list datasets)");

@@ -24,11 +24,12 @@ class CifarFile : public Dataset {
       : file_(FileBytes::map(path)), labels_(classes == 10 ? 1 : 2), record_(labels_ + pixels) {
     if (file_->size() % record_ != 0)
       throw Error("[cifar] {}: {} bytes are no whole number of records of {} bytes", path, file_->size(), record_);
+    size_ = static_cast<Index>(file_->size() / record_);
     fields_ = {{"image", DType::u8, Shape{3, 32, 32}, {}}, {"label", DType::i64, Shape{}, classes}};
     if (labels_ == 2) fields_.push_back({"coarse", DType::i64, Shape{}, 20});
   }
   const std::vector<Field>& fields() const override { return fields_; }
-  Index size() const override { return static_cast<Index>(file_->size() / record_); }
+  Index size() const override { return size_; }
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
     const uint64_t at = static_cast<uint64_t>(i) * record_;
@@ -43,6 +44,7 @@ class CifarFile : public Dataset {
  private:
   std::shared_ptr<const FileBytes> file_;
   uint64_t labels_, record_;
+  Index size_ = 0;
   std::vector<Field> fields_;
 };
 

@@ -60,26 +60,41 @@ __attribute__((target("ssse3"))) void split_vectors(const uint8_t* rgb, Index pi
 }
 #endif
 
-// Bilinear, with the centres of pixels at half-integers, of bytes that lie `step` apart in a row.
+// Between which two of `size` pixels, and how near to the second in 2048ths, each of `count` lies; the centres of
+// pixels are at half-integers.
+struct Between {
+  Index first, second;
+  int32_t weight;
+};
+void places(Index size, Index count, std::vector<Between>& to) {
+  to.resize(static_cast<size_t>(count));
+  const double step = static_cast<double>(size) / static_cast<double>(count);
+  for (Index i = 0; i < count; ++i) {
+    const double at = std::clamp((static_cast<double>(i) + 0.5) * step - 0.5, 0.0, static_cast<double>(size - 1));
+    const auto first = static_cast<Index>(at);
+    to[static_cast<size_t>(i)] = {first, std::min(first + 1, size - 1),
+                                  static_cast<int32_t>(std::lround((at - static_cast<double>(first)) * 2048))};
+  }
+}
+
+// Bilinear, of bytes that lie `step` apart in a row.
 void resize_plane(const uint8_t* from, Index height, Index width, Index from_step, uint8_t* to, Index new_height,
                   Index new_width, Index to_step) {
-  const double down = static_cast<double>(height) / static_cast<double>(new_height);
-  const double across = static_cast<double>(width) / static_cast<double>(new_width);
+  thread_local std::vector<Between> down, across;
+  places(height, new_height, down);
+  places(width, new_width, across);
   for (Index y = 0; y < new_height; ++y) {
-    const double at_y = std::clamp((static_cast<double>(y) + 0.5) * down - 0.5, 0.0, static_cast<double>(height - 1));
-    const auto top = static_cast<Index>(at_y), bottom = std::min(top + 1, height - 1);
-    const double below = at_y - static_cast<double>(top);
-    for (Index x = 0; x < new_width; ++x) {
-      const double at_x =
-          std::clamp((static_cast<double>(x) + 0.5) * across - 0.5, 0.0, static_cast<double>(width - 1));
-      const auto left = static_cast<Index>(at_x), right = std::min(left + 1, width - 1);
-      const double beside = at_x - static_cast<double>(left);
-      const auto pixel = [&](Index row, Index column) {
-        return static_cast<double>(from[(row * width + column) * from_step]);
-      };
-      const double upper = pixel(top, left) + beside * (pixel(top, right) - pixel(top, left));
-      const double lower = pixel(bottom, left) + beside * (pixel(bottom, right) - pixel(bottom, left));
-      to[(y * new_width + x) * to_step] = static_cast<uint8_t>(std::lround(upper + below * (lower - upper)));
+    const Between& row = down[static_cast<size_t>(y)];
+    const uint8_t* const upper = from + row.first * width * from_step;
+    const uint8_t* const lower = from + row.second * width * from_step;
+    uint8_t* pixel = to + y * new_width * to_step;
+    for (const Between& column : across) {
+      const Index left = column.first * from_step, right = column.second * from_step;
+      const int32_t above = upper[left] * (2048 - column.weight) + upper[right] * column.weight;
+      const int32_t below = lower[left] * (2048 - column.weight) + lower[right] * column.weight;
+      *pixel =
+          static_cast<uint8_t>((int64_t{above} * (2048 - row.weight) + int64_t{below} * row.weight + (1 << 21)) >> 22);
+      pixel += to_step;
     }
   }
 }

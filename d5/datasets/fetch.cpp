@@ -70,7 +70,7 @@ void fetch_file(const std::string& name, const std::string& folder, const Publis
   if (!has_sum(part, file.checksum)) {
     const std::string found = file_checksum(part, file.checksum.substr(0, file.checksum.find(':')));
     fs::remove(part);
-    throw Error("[{}] {} came as {}, published is {} ({}); it was removed", name, file.url, found, file.checksum,
+    throw Error("[{}] {} came as {}, should be {} ({}); it was removed", name, file.url, found, file.checksum,
                 file.source);
   }
   fs::rename(part, path);
@@ -79,9 +79,9 @@ void fetch_file(const std::string& name, const std::string& folder, const Publis
 FileVerdict judged(const std::string& path, const std::string& checksum, const std::string& source) {
   const std::string kind = checksum.empty() ? "md5" : checksum.substr(0, checksum.find(':'));
   const std::string found = file_checksum(path, kind);
-  if (checksum.empty()) return {path, true, fmt::format("{}; none was published", found)};
-  if (found == checksum) return {path, true, fmt::format("{} as published ({})", found, source)};
-  return {path, false, fmt::format("{}, published is {} ({})", found, checksum, source)};
+  if (checksum.empty()) return {path, true, fmt::format("{}; none is known to compare it with", found)};
+  if (found == checksum) return {path, true, fmt::format("{} as it should be ({})", found, source)};
+  return {path, false, fmt::format("{}, should be {} ({})", found, checksum, source)};
 }
 
 }  // namespace
@@ -122,11 +122,11 @@ std::vector<FileVerdict> verify_files(const std::string& name, const std::string
       if (!fs::is_directory(path)) path = unpacked_folder(path, wanted, uint64_t{1} << 30);
       for (const auto& member : file.members) {
         const std::string one = path + "/" + member.first;
-        verdicts.push_back(fs::exists(one) ? judged(one, member.second, file.source)
+        verdicts.push_back(fs::exists(one) ? judged(one, member.second, file.members_source)
                                            : FileVerdict{one, false, "is not there"});
       }
     } else {
-      verdicts.push_back({path, true, "stands for " + file.path + "; no checksum was published of it"});
+      verdicts.push_back({path, true, "stands for " + file.path + "; no checksum is known of it"});
     }
   }
   return verdicts;

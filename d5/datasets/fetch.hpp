@@ -18,7 +18,7 @@ void fetch_dataset(const std::string& name, const std::string& folder,
 struct FileVerdict {
   std::string path;  // the file, or the member of an archive
   bool good = true;
-  std::string note;  // "md5 as published (torchvision ...)", "md5:... , published md5:..."
+  std::string note;  // "md5:... as it should be (torchvision ...)", "md5:..., should be md5:..."
 };
 // Compares the files of a set with their published checksums; archives that were unpacked, member by member.
 std::vector<FileVerdict> verify_files(const std::string& name, const std::string& folder);

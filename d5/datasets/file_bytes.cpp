@@ -19,7 +19,7 @@ namespace {
 
 // A mapped file that somebody cuts short raises SIGBUS where it is read. During copy() that becomes an error; at any
 // other place the signal means what it meant before.
-thread_local sigjmp_buf* volatile copying = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local sigjmp_buf* volatile copying = nullptr;
 struct sigaction signal_before;
 
 void on_bus_error(int, siginfo_t*, void*) {
@@ -175,7 +175,7 @@ void give_label(Sample& into, size_t field, int64_t label, const Dataset& datase
   if (described.classes && (label < 0 || label >= *described.classes))
     throw SampleError("[data] {}: {} is {}, legal: 0 to {}", dataset.where(i), described.name, label,
                       *described.classes - 1);
-  target(into, field, DType::i64, {}).values<int64_t>()[0] = label;
+  *static_cast<int64_t*>(target(into, field, DType::i64, {}).data()) = label;
 }
 
 }  // namespace d5

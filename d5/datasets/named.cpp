@@ -3,7 +3,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -35,13 +34,6 @@ std::string find_published(const std::string& folder, const PublishedFile& file,
   if (!file.how.empty()) message += " " + file.how;
   if (!file.checksum.empty()) message += fmt::format(" ({})", file.checksum);
   throw Error(message);
-}
-
-std::string find_published(const std::string& folder, const std::vector<PublishedFile>& files, std::string_view path,
-                           std::string_view dataset) {
-  const auto file = std::ranges::find(files, path, &PublishedFile::path);
-  if (file == files.end()) throw Error("[{}] '{}' is none of its files", dataset, path);
-  return find_published(folder, *file, dataset);
 }
 
 }  // namespace d5

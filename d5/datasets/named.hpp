@@ -18,12 +18,13 @@ namespace d5 {
 
 struct PublishedFile {
   std::string path;                  // in the data folder: "mnist/train-images-idx3-ubyte.gz"
-  std::string checksum;              // "md5:f68b...", "sha256:..."; empty: none was published
-  std::string source;                // where the checksum was published
+  std::string checksum;              // "md5:f68b...", "sha256:..."; empty: none is known
+  std::string source;                // who says so
   std::string url;                   // where it is fetched from; empty: not without an account, see `how`
   std::string how;                   // in words: what to do where it cannot be fetched
   std::vector<std::string> instead;  // other files that serve as well: the unpacked folder, another compression
   std::vector<std::pair<std::string, std::string>> members;  // of an archive: name, checksum
+  std::string members_source;
 };
 
 struct DatasetEntry {
@@ -48,7 +49,5 @@ std::shared_ptr<const Dataset> open_dataset(const std::string& name, const std::
 
 // Where the file lies: its own path or one of `instead`. Error that names what to fetch and where to put it.
 std::string find_published(const std::string& folder, const PublishedFile&, std::string_view dataset);
-std::string find_published(const std::string& folder, const std::vector<PublishedFile>&, std::string_view path,
-                           std::string_view dataset);
 
 }  // namespace d5

@@ -126,6 +126,9 @@ class Cli(unittest.TestCase):
         self.assertEqual(described["samples"], 3)
         self.assertEqual(described["fields"][0], {"name": "value", "dtype": "f32", "shape": [2]})
         self.assertEqual(described["fields"][1]["classes"], 2)
+        lowest = str(self.folder / "lowest.csv")  # an option takes one value, what follows is the target
+        self.assertEqual(d5("data", "convert", table, "--option", "label=last", lowest, "--first", "1").returncode, 0)
+        self.assertEqual(Path(lowest).read_text(), "1,2,0\n")
         for name in ["points.npz", "points.tar", "points.tfrecord", "points.d5raw"]:
             target = str(self.folder / name)
             self.assertEqual(d5("data", "convert", table, target).returncode, 0)

@@ -18,6 +18,7 @@ struct Cifar10 {
     archive.source = page;
     archive.url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz";
     archive.instead = {"cifar10/cifar-10-batches-bin", "cifar10/cifar-10-batches-bin.tar.xz", "cifar-10-batches-bin"};
+    archive.members_source = "rai-project/dldataset, vision";
     archive.members = {{"data_batch_1.bin", "md5:5dd7e06a14cb22eb9f671a540d1b7c25"},
                        {"data_batch_2.bin", "md5:5ea93a67294ea407fff1d09f752e9692"},
                        {"data_batch_3.bin", "md5:942cd6a4bcdd0dd3c604fbe906cb4421"},
@@ -43,6 +44,7 @@ struct Cifar100 {
     archive.source = page;
     archive.url = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz";
     archive.instead = {"cifar100/cifar-100-binary", "cifar-100-binary"};
+    archive.members_source = "rai-project/dldataset, vision";
     archive.members = {{"train.bin", "md5:6172c7755cfe09b2fe270c85cebc1b15"},
                        {"test.bin", "md5:4499cfba6c016c1be1438163640a0898"}};
     return {archive};

@@ -7,6 +7,8 @@
 namespace d5 {
 namespace {
 
+const char* const tested_with = "of the file that deep500 was tested with; none was published";
+
 PublishedFile one_file(const char* path, const char* checksum, const char* source, const char* url) {
   PublishedFile file;
   file.path = path;
@@ -21,7 +23,7 @@ struct Digits {
   static std::vector<DataOption> options() { return {}; }
   static std::vector<PublishedFile> files() {
     return {one_file(
-        "digits/digits.csv.gz", "md5:9b335364a7bfd63947c7480a5bd51f2d", "the file in scikit-learn",
+        "digits/digits.csv.gz", "md5:9b335364a7bfd63947c7480a5bd51f2d", tested_with,
         "https://raw.githubusercontent.com/scikit-learn/scikit-learn/main/sklearn/datasets/data/digits.csv.gz")};
   }
   static std::shared_ptr<const Dataset> open(const std::string& folder, const Attributes&) {
@@ -36,8 +38,7 @@ struct TinyText {
     return {{"window", "Bytes of a sample", 128}, {"stride", "Bytes from one sample to the next; 0: the window", 0}};
   }
   static std::vector<PublishedFile> files() {
-    return {one_file("text/tinyshakespeare-input.txt", "md5:6fb458f1232090904fb40fe944165e91",
-                     "the file in karpathy/char-rnn",
+    return {one_file("text/tinyshakespeare-input.txt", "md5:6fb458f1232090904fb40fe944165e91", tested_with,
                      "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt")};
   }
   static std::shared_ptr<const Dataset> open(const std::string& folder, const Attributes& options) {
@@ -49,7 +50,7 @@ struct Names {
   static constexpr const char* about = "32,033 given names, a line each, MIT";
   static std::vector<DataOption> options() { return {}; }
   static std::vector<PublishedFile> files() {
-    return {one_file("text/makemore-names.txt", "md5:401b3c4cac9e28a586ed15e81256680d", "the file in karpathy/makemore",
+    return {one_file("text/makemore-names.txt", "md5:401b3c4cac9e28a586ed15e81256680d", tested_with,
                      "https://raw.githubusercontent.com/karpathy/makemore/master/names.txt")};
   }
   static std::shared_ptr<const Dataset> open(const std::string& folder, const Attributes&) {
