@@ -142,11 +142,13 @@ class OpSession final : public Session {
 
   // Forward writes the outputs that the case asks for, backward the gradients of the inputs.
   double written_bytes(const std::string& op, const OperatorCase& one) const {
+    double bytes = 0;
     if (pass_of_ == Pass::forward) {
       const auto outputs = registered<operators>(op).make(one.attributes)->infer(one.specs());
-      return input_bytes(std::span(outputs).first(std::min(one.outputs, outputs.size())));
+      for (size_t i = 0; i < std::min(one.outputs, outputs.size()); ++i)
+        if (outputs[i].present) bytes += outputs[i].bytes();
+      return bytes;
     }
-    double bytes = 0;
     for (const OperatorInput& input : one.inputs)
       if (input.spec.present && input.differentiable && is_float(input.spec.dtype)) bytes += input.spec.bytes();
     return bytes;

@@ -25,6 +25,12 @@ struct Oracle {
   const TensorSpec& result(size_t i) const { return backward() ? in[i] : out[i]; }
 };
 
+// Integers from -range to range are small enough that a sum of `terms` products of them stays exact in the accumulator.
+// 0: not even ones are.
+int64_t exact_integer_range(double terms, std::span<const TensorSpec> in);
+// Whether that result is free of rounding on such integers.
+bool exact_on_integers(const Operator&, std::span<const TensorSpec> in, Pass, size_t result);
+
 // A seeded sample without the bias of a stride, plus the ends of every axis. Empty: there are no more than `count`.
 std::vector<Index> sample_indices(const Shape&, size_t count, const Rng&);
 

@@ -27,12 +27,6 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-try:
-    import onnx
-    import onnx.numpy_helper
-except ImportError:
-    onnx = None  # stored inputs cannot be read: random ones will do
-
 D5, SOURCE = sys.argv[1], Path(sys.argv[2]).resolve()
 # Small ones; every kind of layer is there.
 BUILT_IN = {
@@ -56,6 +50,53 @@ TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int6
          "tensor(uint8)": np.uint8, "tensor(bool)": np.bool_}
 
 
+NUMBERED = {1: np.float32, 2: np.uint8, 3: np.int8, 6: np.int32, 7: np.int64, 9: np.bool_, 11: np.float64}
+
+
+def varint(data, at):
+    """The whole number that begins at this byte, and where it ends."""
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 128:
+            return value, at
+
+
+def varints(data):
+    at = 0
+    while at < len(data):
+        value, at = varint(data, at)
+        yield value
+
+
+def fields(data):
+    """Of a protobuf message: number and value, which is a whole number or bytes."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        if key & 7 == 0:
+            value, at = varint(data, at)
+        else:
+            length, at = (8, at) if key & 7 == 1 else (4, at) if key & 7 == 5 else varint(data, at)
+            value, at = data[at : at + length], at + length
+        yield key >> 3, value
+
+
+def stored_tensor(path):
+    """A TensorProto whose elements are raw bytes, or None for another."""
+    dims, kind, raw = [], None, None
+    for number, value in fields(path.read_bytes()):
+        if number == 1:
+            dims += [value] if isinstance(value, int) else varints(value)
+        elif number == 2:
+            kind = NUMBERED.get(value)
+        elif number == 9:
+            raw = value
+    return None if kind is None or raw is None else np.frombuffer(raw, kind).reshape(dims)
+
+
 def session(path):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -69,8 +110,9 @@ def inputs_of(network, stored):
     random = np.random.default_rng(1)
     values = {}
     for i, one in enumerate(network.get_inputs()):
-        if onnx and stored and (stored / f"input_{i}.pb").exists():
-            values[one.name] = onnx.numpy_helper.to_array(onnx.load_tensor(stored / f"input_{i}.pb"))
+        file = stored / f"input_{i}.pb" if stored else None
+        if file and file.exists() and (kept := stored_tensor(file)) is not None:
+            values[one.name] = kept
             continue
         shape = [size if isinstance(size, int) else 1 for size in one.shape]
         kind = TYPES[one.type]

@@ -69,6 +69,18 @@ OperatorCase described(const std::string& op, const Attributes& values, DType ty
   return entry.describe(complete_values(op, entry, values), type);
 }
 
+// A sum of 2^25 ones is no number of f32 on its way: 2^24 + 1 is not.
+TEST(Problem, SumsThatExceedTheAccumulatorAreNotExact) {
+  for (const char* op : {"ReduceSum", "ReduceSumSquare", "ReduceL1"}) {
+    const auto is_exact = [&](const char* shape, DType type) {
+      return exact_on_integers(op, described(op, {{"shape", shape}}, type), Pass::forward);
+    };
+    EXPECT_TRUE(is_exact("1024x1024", DType::f32)) << op;
+    EXPECT_FALSE(is_exact("8192x4096", DType::f32)) << op;
+    EXPECT_TRUE(is_exact("8192x4096", DType::f64)) << op;
+  }
+}
+
 // Images of bf16 whose scale is f32: where sums are rounded to bf16, so is the scale's gradient.
 TEST(Problem, RoundingOnTheWayCountsForResultsOfWiderTypes) {
   const OperatorCase one = described("BatchNormalization", {{"shape", "4x3x5x5"}}, DType::bf16);

@@ -25,9 +25,9 @@ class Transforms : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(Transforms, LeaveResultsAsTheyAre) {
-  for (const auto& [name, values] : tiny_networks())
+  for (const std::string name : {"lenet", "resnet-20", "squeezenet", "dcgan-discriminator", "transformer-encoder"})
     for (const Mode mode : {Mode::inference, Mode::training}) {
-      Graph graph = build_network(name, values, 3, DType::f32, mode);
+      Graph graph = build_network(name, tiny_networks().at(name), 3, DType::f32, mode);
       const std::string loss = registered<networks>(name).loss;
       if (mode == Mode::training && !loss.empty()) graph = with_loss(std::move(graph), loss);
       NetProblem problem = make_net_inputs(graph, mode, 1);

@@ -156,10 +156,10 @@ TEST(Child, HangsEndAtTheLimit) {
 
 TEST(Child, MemoryEndsAtTheLimit) {
   ChildSettings s = settings();
-  s.limits.memory_bytes = 200'000'000;
+  s.limits.memory_bytes = 700'000'000;
   Child child(s);
   EXPECT_THAT(lost(child, prepare(fake_case("a", "allocate", "prepare"))).what(),
-              HasSubstr("outgrew its memory limit of 0.2 GiB"));
+              HasSubstr("outgrew its memory limit of 0.7 GiB"));
 }
 
 TEST(Child, PrintingDoesNotBlockOrBreakIt) {

@@ -133,11 +133,11 @@ TEST(Runner, MisbehaviourEndsOneCaseOnly) {
   };
   RunOptions options;
   options.launches = 2;
-  options.limits.memory_bytes = 400'000'000;
+  options.limits.memory_bytes = 700'000'000;
   for (const Expected& e : std::vector<Expected>{{"segfault", "run", "killed by SIGSEGV"},
                                                  {"segfault", "prepare", "killed by SIGSEGV"},
                                                  {"segfault", "finish", "killed by SIGSEGV"},
-                                                 {"allocate", "run", "outgrew its memory limit of 0.4 GiB"},
+                                                 {"allocate", "run", "outgrew its memory limit of 0.7 GiB"},
                                                  {"exit", "run", "exited with status 0"},
                                                  {"garbage", "run", "no JSON object"},
                                                  {"throw", "run", "did not like the case"},
