@@ -20,16 +20,17 @@ std::vector<double> of_slices(const std::vector<Json>& probes, const std::string
 }
 
 // Seconds that a batch needs at the rates probed beside the slice; the name of the later one.
-std::pair<double, std::string> bound_of(const Json& probe, double batch, double threads) {
+std::pair<double, std::string> bound_of(const Json& probe, double batch, double threads, double processes) {
   const double reading = batch / std::max(1e-300, probe.value("samples_per_s", 0.0) * threads);
   const double rate = probe.value("storage_bytes_per_s", 0.0);
-  const double storage = rate > 0 ? batch * probe.value("sample_file_bytes", 0.0) / rate : 0;
+  const double storage = rate > 0 ? processes * batch * probe.value("sample_file_bytes", 0.0) / rate : 0;
   return storage > reading ? std::pair{storage, "storage"} : std::pair{reading, "reading without a loader"};
 }
 
 void add_bound(const CaseResult& result, double batch, Record& record) {
   const Samples& s = record.samples;
   const double threads = result.fields.at("threads").get<double>();
+  const double processes = result.fields.at("processes").get<double>();
   std::vector<double> bounds, shares;
   std::string name;
   size_t begin = 0;
@@ -37,7 +38,7 @@ void add_bound(const CaseResult& result, double batch, Record& record) {
     size_t end = begin;
     while (end < s.time_s.size() && s.launch[end] == s.launch[begin] && s.round[end] == s.round[begin]) ++end;
     if (end == begin) break;
-    const auto [bound, which] = bound_of(probe, batch, threads);
+    const auto [bound, which] = bound_of(probe, batch, threads, processes);
     name = which;
     bounds.push_back(bound);
     shares.push_back(bound /
@@ -59,9 +60,13 @@ class DataBench final : public Bench {
     for (const CaseField& field : data_fields()) legal.push_back(field.name);
     check_names("[data]", legal, fields);
     complete_fields("[data]", data_fields(), fields, result);
-    for (const char* name : {"batch", "ahead"})
+    for (const char* name : {"batch", "ahead", "processes"})
       if (result[name].get<Index>() < 1)
         throw FieldError(name, fmt::format("[data] {} is {}; legal: at least 1", name, result[name].dump()));
+    for (const char* name : {"decoder", "path"})
+      if (result["store"] == "" && result[name] != "")
+        throw FieldError(name, fmt::format("[data] {} is {}: it is about what --store writes, and there is no store",
+                                           name, result[name].dump()));
     try {
       parse_augmentations(result["augment"]);
     } catch (const UsageError& error) {
@@ -101,14 +106,21 @@ class DataBench final : public Bench {
       record.metrics.emplace_back(name, metric);
     };
     add("time", "s", 1, false);
-    add("throughput", "samples/s", batch, true);
-    add("bandwidth", "GB/s", bytes * 1e-9, true);
-    const auto of_probes = [&](const std::string& name, const std::string& unit, const std::string& field) {
+    const auto of_probes = [&](const std::string& name, const std::string& unit, const std::string& field,
+                               double scale = 1) {
       const std::vector<double> values = of_slices(result.probes, field);
       if (!values.empty())
         record.metrics.emplace_back(
-            name, Metric{.unit = unit, .median = median(values), .n = values.size(), .n_eff = double(values.size())});
+            name,
+            Metric{.unit = unit, .median = scale * median(values), .n = values.size(), .n_eff = double(values.size())});
     };
+    if (result.fields.at("processes") == 1) {
+      add("throughput", "samples/s", batch, true);
+      add("bandwidth", "GB/s", bytes * 1e-9, true);
+    } else {  // of all processes
+      of_probes("throughput", "samples/s", "all_samples_per_s");
+      of_probes("bandwidth", "GB/s", "all_samples_per_s", bytes / batch * 1e-9);
+    }
     of_probes("latency", "s", "latency_s");
     of_probes("stall", "share", "stall_share");
     add_read_share(result, record);
@@ -125,7 +137,9 @@ class DataBench final : public Bench {
     return rerun_command("data bench", "dataset", fields, default_fields(fields));
   }
 
-  std::vector<std::string> compared_fields() const override { return {"dataset", "container"}; }
+  std::vector<std::string> compared_fields() const override {
+    return {"dataset", "container", "store", "decoder", "path"};
+  }
 
  private:
   // Bytes that came out of storage for every byte of a batch: 0 where all was cached, above 1 where more is read than

@@ -13,7 +13,9 @@ const std::vector<CaseField>& data_fields();
 struct DataSource {
   std::shared_ptr<const Dataset> data;
   std::vector<std::string> files;  // that the samples come from; none: they are computed
+  Json stored;                     // path, bytes, seconds and rate of the writing, where the case has a store
 };
+// UsageError where a store cannot hold the samples.
 DataSource open_data_source(const Json& fields);
 
 // "crop padding=4 + flip + normalise mean=0.5/0.4/0.4": steps separated by plus signs, lists of numbers by slashes.

@@ -193,8 +193,10 @@ std::optional<size_t> encoded_field(const Dataset& dataset) {
 }  // namespace
 
 const DecoderEntry& decoder_of(Encoded bytes) {
+  thread_local const DecoderEntry* last = nullptr;  // pictures of a set are mostly of one kind
+  if (last && last->recognises(bytes)) return *last;
   for (const std::string& name : registry_names(decoders::kind))
-    if (const DecoderEntry& entry = registered<decoders>(name); entry.recognises(bytes)) return entry;
+    if (const DecoderEntry& entry = registered<decoders>(name); entry.recognises(bytes)) return *(last = &entry);
   std::string off;
   for (const PartStatus& part : all_of_kind(decoders::kind))
     if (!part.available) off += fmt::format("; {} is off: {}", part.name, part.reason);

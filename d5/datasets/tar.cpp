@@ -4,7 +4,9 @@
 // (encoded), cls the "label" as decimal text, NAME.npy an array, anything else bytes. Without cls, the folder a member
 // lies in is its class.
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -55,11 +57,15 @@ class Tar : public Dataset {
       const std::string& ending = index_->fields()[f];
       Field field{field_name(ending), DType::u8, {}, {}};
       const auto first = index_->size() > 0 ? index_->range(0, f) : RecordIndex::Range{0, RecordIndex::missing};
+      FirstArray array;
       if (is_array(ending) && first.size < RecordIndex::refused) {
-        const NpyHeader header = npy_header(*file_, first.offset, first.size);
-        field.dtype = header.dtype;
-        field.shape = header.shape;
+        array.header = npy_header(*file_, first.offset, first.size);
+        array.text = file_->range(first.offset, array.header.bytes);
+        field.dtype = array.header.dtype;
+        field.shape = array.header.shape;
       }
+      arrays_.push_back(std::move(array));
+      is_array_.push_back(is_array(ending));
       fields_.push_back(std::move(field));
     }
     if (index_->has_labels())
@@ -79,20 +85,38 @@ class Tar : public Dataset {
       if (range.size == RecordIndex::refused)
         throw SampleError("[tar] {}: its path leaves the folder; refused", where(i));
       if (!file_->holds(range.offset, range.size)) throw SampleError("[tar] {}: cut short", where(i));
-      if (!is_array(index_->fields()[f])) {
+      if (!is_array_[f]) {
         file_->give(into, f, DType::u8, Shape{static_cast<Index>(range.size)}, range.offset);
         continue;
       }
-      const NpyHeader header = npy_header(*file_, range.offset, range.size);
-      if (header.dtype != fields_[f].dtype || header.shape != fields_[f].shape)
-        throw SampleError("[tar] {}: {} is {}[{}], another type or shape than the first one", where(i), fields_[f].name,
-                          name(header.dtype), to_string(header.shape));
-      give_elements(*file_, header, range.offset, 0, header.shape, into, f);
+      give_array(i, f, range, into);
     }
     if (index_->has_labels()) give_label(into, parts, index_->label(i), *this, i);
   }
 
  private:
+  struct FirstArray {
+    NpyHeader header;
+    std::vector<uint8_t> text;  // the header as it is in the file
+  };
+
+  // Arrays of a set mostly have the header of the first one, letter by letter; then it is not read again.
+  void give_array(Index i, size_t f, const RecordIndex::Range& range, Sample& into) const {
+    const FirstArray& first = arrays_[f];
+    std::array<uint8_t, 256> text;
+    const size_t bytes = first.text.size();
+    if (bytes > 0 && bytes <= text.size() && range.size == bytes + first.header.contents()) {
+      file_->copy(range.offset, bytes, text.data());
+      if (std::memcmp(text.data(), first.text.data(), bytes) == 0)
+        return give_elements(*file_, first.header, range.offset, 0, first.header.shape, into, f);
+    }
+    const NpyHeader header = npy_header(*file_, range.offset, range.size);
+    if (header.dtype != fields_[f].dtype || header.shape != fields_[f].shape)
+      throw SampleError("[tar] {}: {} is {}[{}], another type or shape than the first one", where(i), fields_[f].name,
+                        name(header.dtype), to_string(header.shape));
+    give_elements(*file_, header, range.offset, 0, header.shape, into, f);
+  }
+
   RecordIndex::Contents pass(const std::string& labels) const {
     struct Member {
       size_t sample, field;
@@ -164,6 +188,8 @@ class Tar : public Dataset {
   std::shared_ptr<const FileBytes> file_;
   std::shared_ptr<const RecordIndex> index_;
   std::vector<Field> fields_;
+  std::vector<FirstArray> arrays_;  // by field
+  std::vector<bool> is_array_;
 };
 
 std::string ending_of(const Field& field, const Tensor& tensor) {

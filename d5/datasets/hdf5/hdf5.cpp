@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HDF5: arrays by name, whose rows are the samples, one field each (an array named label, labels or y is the label); or
 // one long signal of which a sample is a window. Arrays that lie in one piece, as write() makes them, are mapped and
-// read without the library. Its calls otherwise take turns, since it is not thread-safe.
+// read without the library. Its calls otherwise take turns, since it is not thread-safe. A file is first opened in a
+// process of its own, because the library may crash on it.
 #include <hdf5.h>
 
 #include <algorithm>
@@ -13,11 +14,12 @@
 #include "d5/datasets/container.hpp"
 #include "d5/datasets/file_bytes.hpp"
 #include "d5/datasets/file_writer.hpp"
+#include "d5/datasets/hdf5/trial.hpp"
 
 namespace d5 {
 namespace {
 
-constexpr uint64_t most_row = uint64_t{1} << 32;
+constexpr uint64_t most_unpacked = 1100;  // bytes out of one of the file: deflate gives 1032 at most
 
 std::recursive_mutex& library() {
   static std::recursive_mutex mutex;
@@ -154,7 +156,7 @@ class Hdf5 : public Dataset {
     std::vector<hsize_t> sizes(static_cast<size_t>(rank));
     H5Sget_simple_extent_dims(array.space, sizes.data(), nullptr);
     for (const hsize_t size : sizes) array.sizes.push_back(static_cast<Index>(size));
-    const Shape whole(array.sizes);
+    const Shape whole = shape_of(array);
     const Handle layout(H5Dget_create_plist(array.dataset), H5Pclose), creation(H5Fget_create_plist(file_), H5Pclose);
     hsize_t user_block = 0;
     H5Pget_userblock(creation, &user_block);
@@ -168,6 +170,17 @@ class Hdf5 : public Dataset {
     arrays_.push_back(std::move(array));
   }
 
+  // Sizes that no memory could hold are said to be those of this file.
+  Shape shape_of(const Array& array) const {
+    try {
+      const Shape whole(array.sizes);
+      storage_bytes(array.dtype, whole.elements());
+      return whole;
+    } catch (const Error& error) {
+      throw Error("[hdf5] {}: '{}': {}", path_, array.path, error.what());
+    }
+  }
+
   void describe_windows(int64_t window, int64_t stride) {
     if (arrays_.size() > 1)
       std::erase_if(arrays_, [](const Array& a) { return a.sizes.size() != 1 || a.sizes[0] < 2; });
@@ -175,6 +188,7 @@ class Hdf5 : public Dataset {
       throw UsageError("[hdf5] {}: windows are of one signal; name it (arrays=strain/Strain)", path_);
     const Index length = arrays_[0].sizes[0];
     if (window > length) throw UsageError("[hdf5] {}: a window of {} in a signal of {}", path_, window, length);
+    require_room(arrays_[0], Shape{window});
     step_ = stride;
     size_ = (length - window) / stride + 1;
     fields_.push_back({"signal", arrays_[0].dtype, Shape{window}, {}});
@@ -187,9 +201,7 @@ class Hdf5 : public Dataset {
       if (array.sizes[0] != size_)
         throw Error("[hdf5] {}: '{}' has {} rows, '{}' {}", path_, array.path, array.sizes[0], arrays_[0].path, size_);
       const Shape row(std::vector<Index>(array.sizes.begin() + 1, array.sizes.end()));
-      if (static_cast<uint64_t>(storage_bytes(array.dtype, row.elements())) > most_row)
-        throw Error("[hdf5] {}: a row of '{}' is {}[{}], too large", path_, array.path, name(array.dtype),
-                    to_string(row));
+      require_room(array, row);
       labels_.emplace_back();
       if (is_label(array)) {
         labels_.back() = all_integers(array);
@@ -203,6 +215,14 @@ class Hdf5 : public Dataset {
     }
   }
 
+  // No memory is taken on the word of a header.
+  void require_room(const Array& array, const Shape& shape) const {
+    const auto bytes = static_cast<uint64_t>(storage_bytes(array.dtype, shape.elements()));
+    if (bytes / most_unpacked > bytes_->size())
+      throw Error("[hdf5] {}: '{}' wants {}[{}], more than {} bytes can hold: damaged", path_, array.path,
+                  name(array.dtype), to_string(shape), bytes_->size());
+  }
+
   static bool is_label(const Array& array) {
     const std::string last = array.path.substr(array.path.rfind('/') + 1);
     return (last == "label" || last == "labels" || last == "y") && array.sizes.size() == 1 && is_integer(array.dtype) &&
@@ -210,6 +230,7 @@ class Hdf5 : public Dataset {
   }
 
   std::vector<int64_t> all_integers(const Array& array) const {
+    require_room(array, Shape{array.sizes[0]});
     std::vector<int64_t> values(static_cast<size_t>(array.sizes[0]));
     if (H5Dread(array.dataset, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0)
       throw Error("[hdf5] {}: '{}' cannot be read", path_, array.path);
@@ -308,8 +329,19 @@ struct Hdf5File {
   static std::shared_ptr<const Dataset> open(const std::string& path, const Attributes& o) {
     if (o.integer("window", 0) < 0 || o.integer("stride", 0) < 0)
       throw UsageError("[hdf5] window and stride are at least 0");
-    return std::make_shared<Hdf5>(path, parts_of(o.text("arrays", "")), o.integer("window", 0), o.integer("stride", 0),
-                                  o.integer("classes", 0));
+    const auto opened = [&] {
+      return std::make_shared<Hdf5>(path, parts_of(o.text("arrays", "")), o.integer("window", 0),
+                                    o.integer("stride", 0), o.integer("classes", 0));
+    };
+    const std::scoped_lock lock(library());  // nobody is within the library while the process is copied
+    try_in_a_process(path, [&] {
+      new (&library()) std::recursive_mutex;  // held by a thread that is not in this process
+      const auto set = opened();
+      if (set->size() == 0) return;
+      set->at(0);
+      set->at(set->size() - 1);
+    });
+    return opened();
   }
   static void write(const Dataset& dataset, const std::string& path, const Attributes& o) {
     require_fixed_shapes(dataset, "[hdf5]");

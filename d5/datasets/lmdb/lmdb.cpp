@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LMDB with Caffe's Datum as values: message Datum { channels 1, height 2, width 3, bytes data 4, label 5, encoded 7 }.
 // Keys are in their sorted order, which is the order they were written in (%08d). Fields "image" (u8[CxHxW], or
-// encoded) and "label". The library trusts its file: one that is damaged may crash it.
+// encoded) and "label". Read without the library (lmdb_pages.hpp), written by it.
 #include <lmdb.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "d5/datasets/container.hpp"
 #include "d5/datasets/decoder.hpp"
 #include "d5/datasets/file_bytes.hpp"
+#include "d5/datasets/lmdb/lmdb_pages.hpp"
 #include "d5/datasets/wire_format.hpp"
 
 namespace d5 {
@@ -21,12 +22,10 @@ void check(int status, const std::string& path, const char* what) {
 
 class Environment {
  public:
-  Environment(const std::string& path, unsigned flags, size_t bytes, mode_t mode = 0644) : path_(path) {
+  Environment(const std::string& path, unsigned flags, size_t bytes) {
     check(mdb_env_create(&env_), path, "begin");
-    if (bytes > 0) mdb_env_set_mapsize(env_, bytes);
-    mdb_env_set_maxreaders(env_, 1024);
-    const unsigned file = std::filesystem::is_directory(path) ? 0 : unsigned{MDB_NOSUBDIR};
-    if (const int status = mdb_env_open(env_, path.c_str(), flags | file, mode); status != MDB_SUCCESS) {
+    mdb_env_set_mapsize(env_, bytes);
+    if (const int status = mdb_env_open(env_, path.c_str(), flags, 0644); status != MDB_SUCCESS) {
       mdb_env_close(env_);
       check(status, path, "open");
     }
@@ -35,10 +34,8 @@ class Environment {
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
   operator MDB_env*() const { return env_; }
-  const std::string& path() const { return path_; }
 
  private:
-  std::string path_;
   MDB_env* env_ = nullptr;
 };
 
@@ -48,9 +45,9 @@ struct Datum {
   int64_t label = 0;
   bool encoded = false;
 };
-Datum parse(const MDB_val& value) {
+Datum parse(std::span<const uint8_t> value) {
   Datum datum;
-  for (WireReader message({static_cast<const uint8_t*>(value.mv_data), value.mv_size}); message.next();) {
+  for (WireReader message(value); message.next();) {
     switch (message.type() == 0 ? message.field() : message.field() == 4 && message.type() == 2 ? 4u : 0u) {
       case 1: datum.channels = message.varint(); break;
       case 2: datum.height = message.varint(); break;
@@ -66,28 +63,22 @@ Datum parse(const MDB_val& value) {
 
 class Lmdb : public Dataset {
  public:
-  // No locks: nobody writes while it is read, and a folder may be read-only. One transaction serves all threads.
-  Lmdb(const std::string& path, int64_t classes) : env_(path, MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0) {
-    check(mdb_txn_begin(env_, nullptr, MDB_RDONLY, &transaction_), path, "begin reading");
+  Lmdb(const std::string& path, int64_t classes)
+      : file_(FileBytes::map(std::filesystem::is_directory(path) ? path + "/data.mdb" : path)),
+        values_(lmdb_values(*file_)) {
+    fields_.push_back({"image", DType::u8, {}, {}});
+    fields_.push_back({"label", DType::i64, Shape{}, {}});
+    if (classes > 0) fields_[1].classes = classes;
+    if (size() == 0) return;
     try {
-      check(mdb_dbi_open(transaction_, nullptr, 0, &database_), path, "open the database");
-      collect();
-      fields_.push_back({"image", DType::u8, {}, {}});
-      fields_.push_back({"label", DType::i64, Shape{}, {}});
-      if (classes > 0) fields_[1].classes = classes;
-      if (size() > 0) {
-        const Datum first = datum(0);
-        if (!first.encoded) fields_[0].shape = shape_of(first);
-      }
-    } catch (...) {
-      mdb_txn_abort(transaction_);
-      throw;
+      if (const Datum first = datum(0); !first.encoded) fields_[0].shape = shape_of(first);
+    } catch (const SampleError& error) {
+      throw Error("{}: {}", where(0), error.what());
     }
   }
-  ~Lmdb() override { mdb_txn_abort(transaction_); }
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return static_cast<Index>(values_.size()); }
-  std::string where(Index i) const override { return fmt::format("{}, record {}", env_.path(), i); }
+  std::string where(Index i) const override { return fmt::format("{}, record {}", file_->name(), i); }
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
     try {
@@ -104,17 +95,11 @@ class Lmdb : public Dataset {
   }
 
  private:
-  // Values stay where they are as long as the transaction lives.
-  void collect() {
-    MDB_cursor* cursor = nullptr;
-    check(mdb_cursor_open(transaction_, database_, &cursor), env_.path(), "list");
-    MDB_val key, value;
-    int status = mdb_cursor_get(cursor, &key, &value, MDB_FIRST);
-    for (; status == MDB_SUCCESS; status = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) values_.push_back(value);
-    mdb_cursor_close(cursor);
-    if (status != MDB_NOTFOUND) check(status, env_.path(), "list");
+  Datum datum(Index i) const {
+    const LmdbValue& value = values_[static_cast<size_t>(i)];
+    file_->touch(value.offset, value.size);
+    return parse({file_->data() + value.offset, value.size});
   }
-  Datum datum(Index i) const { return parse(values_[static_cast<size_t>(i)]); }
   static Shape shape_of(const Datum& datum) {
     constexpr uint64_t most = 1 << 20;
     if (datum.channels > most || datum.height > most || datum.width > most)
@@ -124,10 +109,8 @@ class Lmdb : public Dataset {
       throw SampleError("[lmdb] {} bytes for a picture of [{}]", datum.data.size(), to_string(shape));
     return shape;
   }
-  Environment env_;
-  MDB_txn* transaction_ = nullptr;
-  MDB_dbi database_ = 0;
-  std::vector<MDB_val> values_;
+  std::shared_ptr<const FileBytes> file_;
+  std::vector<LmdbValue> values_;
   std::vector<Field> fields_;
 };
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "d5/bench/data_bias.hpp"
 #include "d5/bench/data_case.hpp"
+#include "d5/bench/data_peers.hpp"
 #include "d5/bench/session.hpp"
 #include "d5/datasets/generators.hpp"
 
@@ -93,7 +97,100 @@ TEST(DataBench, ReadsFilesAgainstTheirStorage) {
   std::remove(path.c_str());
 }
 
+// A folder that is gone at the end.
+struct Folder {
+  Folder() : path(testing::TempDir() + "d5-data-bench-XXXXXX") {
+    if (!::mkdtemp(path.data())) throw Error("no folder");
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string path;
+};
+
+TEST(DataBench, StoresSamplesOnceAndReadsThemFromThere) {
+  const Folder folder;
+  Json wanted = {{"options", "size=20;height=16;width=24;channels=3"}, {"path", folder.path}, {"batch", 4}};
+  const DataSource original = open_data_source(small_case({{"options", wanted["options"]}}));
+  for (const auto& [store, decoder] : std::vector<std::pair<std::string, std::string>>{
+           {"tar", "png"}, {"tfrecord", "raw"}, {"raw", ""}, {"folder", "png"}, {"npz", "none"}}) {
+    wanted["store"] = store;
+    wanted["decoder"] = decoder;
+    const Json fields = small_case(wanted);
+    const DataSource source = open_data_source(fields);
+    ASSERT_EQ(source.data->size(), 20) << store;
+    EXPECT_GT(source.stored["bytes_per_s"], 0) << store;
+    EXPECT_THAT(source.files, testing::Each(testing::StartsWith(folder.path))) << store;
+    const auto made = std::filesystem::last_write_time(source.files.front());
+    // A folder sorts its samples by class; the others keep the order. The labels say which is which.
+    for (Index i = 0; i < 20 && store != "folder"; ++i) {
+      const Sample one = source.data->at(i), other = original.data->at(i);
+      ASSERT_EQ(one[0].shape(), other[0].shape()) << store;
+      EXPECT_EQ(std::memcmp(one[0].data(), other[0].data(), one[0].bytes()), 0) << store << " " << i;
+      EXPECT_EQ(one[1].values<int64_t>()[0], other[1].values<int64_t>()[0]) << store;
+    }
+    EXPECT_EQ(std::filesystem::last_write_time(open_data_source(fields).files.front()), made) << store;
+    const Outcome prepared = bench_of(fields).open(fields)->prepare(Depth::check);
+    EXPECT_EQ(prepared.status, "passed") << store << prepared.reason;
+    EXPECT_EQ(prepared.details["stored"]["path"], source.stored["path"]);
+  }
+}
+
+TEST(DataBench, AStoreThatCannotHoldTheSamplesIsUnsupported) {
+  const Folder folder;
+  const Json fields = small_case({{"store", "cifar"}, {"path", folder.path}, {"options", "size=20;height=8;width=8"}});
+  const Outcome outcome = bench_of(fields).open(fields)->prepare(Depth::check);
+  EXPECT_EQ(outcome.status, "unsupported");
+  EXPECT_THAT(outcome.reason, HasSubstr("3x32x32"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));  // nothing half-made stays
+}
+
+TEST(DataBench, ProcessesReadAtTheSameTime) {
+  const Json fields = small_case({{"processes", 2}, {"threads", 1}, {"options", "size=256"}});
+  const Bench& bench = bench_of(fields);
+  const auto session = bench.open(fields);
+  const Outcome prepared = session->prepare(Depth::measure);
+  ASSERT_EQ(prepared.status, "passed") << prepared.reason;
+  const SliceResult slice = session->run({.samples = 20, .batch = 5, .rewarm = 1});
+  double alone = 0;
+  for (const double seconds : slice.seconds) alone += 5 * seconds;
+  EXPECT_GT(slice.probe["all_samples_per_s"].get<double>(), 20 * 5 * 16 / (1.5 * alone));
+  EXPECT_EQ(session->finish().status, "passed");
+  EXPECT_THROW(small_case({{"processes", 0}}), FieldError);
+}
+
+TEST(DataPeers, OneThatEndsIsAnError) {
+  DataPeers good(2, [](int) { return [] {}; });
+  good.start();
+  const int64_t before = good.batches();
+  while (good.batches() == before) {
+  }
+  good.pause();
+  DataPeers bad(1, [](int) { return []() { throw Error("planted"); }; });
+  EXPECT_THROW(bad.start(), Error);
+}
+
+TEST(DataBench, SamplesThatCannotBeReadEndTheCaseOrAreCounted) {
+  const Folder folder;
+  const std::string path = folder.path + "/x.bin";
+  write_container("cifar", *generate("generated-images", {{"size", int64_t{32}}, {"channels", int64_t{3}}}), path);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(5 * 3073).put(77);  // a class that is none
+  file.close();
+  Json fields = small_case({{"dataset", path}, {"batch", 8}, {"access", "shuffle"}});
+  EXPECT_THROW(bench_of(fields).open(fields)->prepare(Depth::check), SampleError);
+  fields["on_error"] = "skip";
+  const auto session = bench_of(fields).open(fields);
+  const Outcome prepared = session->prepare(Depth::measure);
+  ASSERT_EQ(prepared.status, "passed") << prepared.reason;
+  EXPECT_EQ(prepared.details["check"]["compared"], 31);
+  session->run({.samples = 4, .batch = 2, .rewarm = 1});
+  const Outcome finished = session->finish();
+  EXPECT_GE(finished.details["skipped"], 2);  // one an epoch of four batches
+  EXPECT_THAT(finished.details["first_skipped"][0].get<std::string>(), HasSubstr("record 5"));
+}
+
 TEST(DataBench, RefusesWrongFields) {
+  EXPECT_THROW(small_case({{"decoder", "jpeg"}}), FieldError);
+  EXPECT_THROW(small_case({{"store", "tar"}, {"decoder", "gif"}}), FieldError);
   EXPECT_THROW(small_case({{"access", "shuffled"}}), FieldError);
   EXPECT_THROW(small_case({{"batch", 0}}), FieldError);
   EXPECT_THROW(small_case({{"augment", "krop"}}), FieldError);
