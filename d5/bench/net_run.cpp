@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/bench/net_run.hpp"
 
+#include "d5/bench/times_itself.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/measure/resident_memory.hpp"
 
@@ -71,18 +72,30 @@ Outcome NetRun::open(Depth depth) {
   if (!steps) return outcome;
   write_values(inputs, *timed_.executable);
   run_once(*timed_.executable);
-  // Values and, where it learns, gradients of parameters beside what the executable has laid out. Asked for now,
-  // because one that allocates as it goes knows only now.
-  details["memory"]["planned_bytes"] =
-      static_cast<Index>(timed_.executable->bytes()) + parameter_bytes * (options_.mode == Mode::training ? 2 : 1);
-  if (const auto growth = peak.growth_bytes(); growth && options_.device == "cpu")
-    details["memory"]["peak_bytes"] = *growth;
-  else
-    details["memory"]["peak_unavailable"] = options_.device == "cpu"
-                                                ? peak.why_not()
-                                                : "the resident set is the host's, the case runs on " + options_.device;
+  describe_memory(peak, parameter_bytes, details);
   check_before(inputs, outcome);
   return outcome;
+}
+
+bool NetRun::elsewhere() const { return dynamic_cast<TimesItself*>(timed_.executable.get()) != nullptr; }
+
+// Asked for after a step, because an executable that allocates as it goes knows only then.
+void NetRun::describe_memory(const ResidentPeak& peak, Index parameter_bytes, Json& details) const {
+  Json& memory = details["memory"];
+  if (elsewhere()) {
+    memory["planned_unavailable"] = memory["peak_unavailable"] = "the case runs in a process of its own";
+    details["worker"] = dynamic_cast<TimesItself*>(timed_.executable.get())->details();
+    return;
+  }
+  // Values and, where it learns, gradients of parameters beside what the executable has laid out.
+  memory["planned_bytes"] =
+      static_cast<Index>(timed_.executable->bytes()) + parameter_bytes * (options_.mode == Mode::training ? 2 : 1);
+  if (options_.device != "cpu")
+    memory["peak_unavailable"] = "the resident set is the host's, the case runs on " + options_.device;
+  else if (const auto growth = peak.growth_bytes())
+    memory["peak_bytes"] = *growth;
+  else
+    memory["peak_unavailable"] = peak.why_not();
 }
 
 // Samples of a batch do not depend on each other where the network is used, so the oracle looks at the first few of

@@ -10,6 +10,8 @@
 
 namespace d5 {
 
+class ResidentPeak;
+
 class NetRun {
  public:
   explicit NetRun(Json fields);
@@ -30,6 +32,8 @@ class NetRun {
   Executable& executable() { return *timed_.executable; }
   Cost cost() const;
   DType compute_type() const;  // of the ParameterSet
+  // Whether the steps are those of another process, which times itself and tells nothing of single operators.
+  bool elsewhere() const;
 
  private:
   struct Built {
@@ -38,6 +42,7 @@ class NetRun {
   };
   Built build(const Graph&);
   void run_once(Executable&);
+  void describe_memory(const ResidentPeak&, Index parameter_bytes, Json& details) const;
   void check_before(const NetProblem& inputs, Outcome&);
 
   Json fields_;

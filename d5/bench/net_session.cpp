@@ -69,12 +69,15 @@ class NetSession final : public Session {
       timer_->describe_bound(net_.cost(), {}, type, options.math, options.device, fields.at("cache") == "cold",
                              details);
       timer_->warm_up(details);
-      Breakdown breakdown;
-      net_.show(breakdown);
-      breakdown.report(details);
     }
-    if (dynamic_cast<TimesItself*>(&net_.executable()) == nullptr)
+    if (!net_.elsewhere()) {
+      if (depth == Depth::measure) {
+        Breakdown breakdown;
+        net_.show(breakdown);
+        breakdown.report(details);
+      }
       for (StepObserver* observer : meters_.observers()) net_.show(*observer);
+    }
     meters_.report(details);
     return outcome;
   }

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "d5/bench/times_itself.hpp"
-#include "d5/core/parallel.hpp"
 #include "d5/runner/child.hpp"
+#include "d5/runner/foreign_case.hpp"
 #include "d5/runner/foreign_workers.hpp"
 #include "d5/runner/protocol.hpp"
 #include "d5/runner/shared_memory.hpp"
@@ -78,68 +78,12 @@ Facts facts_from(const Json& object) {
   return facts;
 }
 
-const char* name(Math math) {
-  switch (math) {
-    case Math::tf32: return "tf32";
-    case Math::bf16: return "bf16";
-    case Math::winograd: return "winograd";
-    default: return "strict";
-  }
-}
-
-Json known_values(const Tensor& tensor) {
-  Json values = Json::array();
-  const Tensor wide = tensor.cast(is_float(tensor.dtype()) ? DType::f64 : DType::i64);
-  if (is_float(tensor.dtype()))
-    for (const double v : wide.values<double>()) values.push_back(v);
-  else
-    for (const int64_t v : wide.values<int64_t>()) values.push_back(v);
-  return values;
-}
-
-// What a worker learns of a case before it has any values (docs/protocol.md).
-Json describe_case(const std::string& backend, const Graph& graph, const CompileOptions& options) {
-  const Node& node = graph.nodes.front();
-  const Specs specs = infer_specs(graph);
-  const auto tensor = [&](const std::string& value) -> Json {
-    if (value.empty()) return nullptr;
-    const TensorSpec& spec = specs.at(value);
-    return {{"name", value}, {"dtype", d5::name(spec.dtype)}, {"shape", spec.shape.sizes()}};
-  };
-  Json inputs = Json::array(), outputs = Json::array();
-  for (const std::string& value : node.inputs) {
-    inputs.push_back(tensor(value));
-    for (const GraphInput& input : graph.inputs)
-      if (input.name == value) {
-        inputs.back()["parameter"] = input.parameter;
-        inputs.back()["gradient"] =
-            options.mode == Mode::training && input.differentiable && is_float(input.spec.dtype);
-        if (input.spec.known) inputs.back()["value"] = known_values(*input.spec.known);
-      }
-  }
-  for (const std::string& value : node.outputs) outputs.push_back(tensor(value));
-  return {{"kind", "op"},
-          {"backend", backend},
-          {"operator", node.op},
-          {"attributes", to_json(node.attributes)},
-          {"inputs", inputs},
-          {"outputs", outputs},
-          {"pass", options.mode == Mode::training ? "backward" : "forward"},
-          {"threads", threads()},
-          {"device", options.device},
-          {"math", name(options.math)},
-          {"layout", options.layout == LayoutChoice::fast ? "fast" : "plain"},
-          {"reorders", options.time_reorders ? "timed" : "untimed"},
-          {"gradients", options.sparse_gradients ? "sparse" : "dense"},
-          {"deterministic", options.deterministic},
-          {"kernel", options.kernel}};
-}
-
 class ForeignExecutable final : public Executable, public TimesItself {
  public:
   ForeignExecutable(std::shared_ptr<Process> process, int id, const Graph& graph, const Json& details)
       : process_(std::move(process)), id_(id), specs_(infer_specs(graph)), details_(details) {
     for (const GraphInput& input : graph.inputs) given_.push_back(input.name);
+    for (const auto& [name, tensor] : graph.constants) written_[name] = tensor;
   }
   ~ForeignExecutable() override {
     try {
@@ -229,7 +173,7 @@ class ForeignBackend final : public Backend {
 
   std::optional<std::string> why_not(const Graph& graph, const CompileOptions& options) const override {
     if (auto reason = why_not_started()) return reason;
-    if (graph.nodes.size() != 1) return fmt::format("{} takes single operators, not networks", worker_.status.name);
+    if (auto reason = why_not_described(graph)) return reason;
     const Outcome outcome = prepare(graph, options);
     if (outcome.status == "unsupported") return outcome.reason;
     return {};
@@ -258,7 +202,7 @@ class ForeignBackend final : public Backend {
 
   // Once for why_not and the compile that follows it.
   Outcome prepare(const Graph& graph, const CompileOptions& options) const {
-    const Json fields = describe_case(worker_.status.name, graph, options);
+    const Json fields = describe_foreign_case(worker_.status.name, graph, options);
     if (prepared_ != fields.dump()) {
       static int next_id = 0;
       id_ = next_id++;

@@ -14,8 +14,9 @@ namespace {
 
 constexpr int64_t first_look_samples = 40;
 constexpr double most_batched_samples =
-    256;                              // a slice; batched ones have no percentiles, more of them tell nothing more
-constexpr double rewarm_share = 0.1;  // of a slice, unrecorded: caches and clock rate after the stop
+    256;                                    // a slice; batched ones have no percentiles, more of them tell nothing more
+constexpr double warms_itself_seconds = 1;  // an iteration this long hardly notices that it begins with cold caches
+constexpr double rewarm_share = 0.1;        // of a slice, unrecorded: caches and clock rate after the stop
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
 void append(Samples& samples, const SliceResult& slice, int launch, int round, double origin) {
@@ -189,7 +190,8 @@ void Group::ensure_open(Member& member, int number) {
   if (number == 0) calibrate(member, outcome.details);
 }
 
-// The same slices in every launch: samples x batch fill slice_seconds, and the first look sees 40 samples.
+// The same slices in every launch: samples x batch fill slice_seconds, and the first look sees 40 samples; fewer where
+// these alone would take longer than all the time there is.
 void Group::calibrate(Member& member, const Json& details) {
   const double seconds = details.value("seconds_per_iteration", 0.0);
   if (!(seconds > 0) || !std::isfinite(seconds))
@@ -200,12 +202,14 @@ void Group::calibrate(Member& member, const Json& details) {
     slice.batch = std::max(slice.batch,
                            static_cast<int64_t>(std::ceil(options_.slice_seconds / (most_batched_samples * seconds))));
   const double slices = static_cast<double>(plan_.launches) * options_.rounds;
-  const double least = std::ceil(first_look_samples / slices);
+  const double affordable = std::floor(options_.max_seconds / (slices * seconds * static_cast<double>(slice.batch)));
+  const double least = std::clamp(affordable, 1.0, std::ceil(first_look_samples / slices));
   // Room for two doublings: short iterations must not spend all samples before the first look.
   const double most = std::max(least, std::floor(static_cast<double>(options_.max_samples) / (4 * slices)));
   const double wanted = std::ceil(options_.slice_seconds / (seconds * static_cast<double>(slice.batch)));
   slice.samples = static_cast<int64_t>(std::clamp(wanted, least, most));
   slice.rewarm = static_cast<int64_t>(std::max(1.0, std::ceil(rewarm_share * options_.slice_seconds / seconds)));
+  if (seconds > warms_itself_seconds) slice.rewarm = 0;
   member.result.samples.batch = slice.batch;
   // Every launch brings the same number of samples, so the rule's looks fall on whole launches: the launch is the unit.
   member.rule = make_stopping_rule(options_.stopping,

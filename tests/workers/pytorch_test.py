@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The PyTorch worker against the oracle: operators on small cases, forward and backward, eager; 16-bit types that
-PyTorch rounds to on its way; one case through torch.compile. Ends with 77 (skipped) where PyTorch is not importable.
+PyTorch rounds to on its way; networks, used and learning; one operator and one network through torch.compile. Ends with 77 (skipped) where PyTorch is not importable.
 Usage: pytorch_test.py D5 [BACKEND [FOLDER]]; FOLDER: the packages of a PyTorch for a python3 that has none"""
 import json
 import os
@@ -16,12 +16,12 @@ packages = sys.argv[3] if len(sys.argv) > 3 else ""
 failures = 0
 
 
-def records(*words):
+def records(*words, kind="op"):
     with tempfile.TemporaryDirectory() as folder:
-        command = [d5, "op", *words, "-o", folder, "--quiet"]
+        command = [d5, kind, *words, "-o", folder, "--quiet"]
         result = subprocess.run(command, capture_output=True, text=True, timeout=900)
         rows = [json.loads(line) for line in open(folder + "/records.jsonl")]
-    rows = [row for row in rows if row.get("kind") == "op"]
+    rows = [row for row in rows if row.get("kind") == kind]
     assert rows, (command, result.stdout, result.stderr)
     return rows
 
@@ -62,6 +62,25 @@ def test():
             assert row["details"]["worker"]["compile_s"] > 0 and row["bound"]["share"] > 0, row
 
 
+def test_networks():
+    passes = ["--pass", "forward,step,backward", "--mode", "check", "--backend", "pytorch"]
+    small = ["--layers", "1", "--length", "8", "--width", "16", "--heads", "2", "--hidden", "32", "--vocabulary", "50"]
+    for words in (["lenet", "--batch", "3"], ["resnet-20", "--batch", "2", "--layout", "fast,plain"],
+                  ["transformer-encoder", *small, "--dropout", "0"], ["lstm-lm", "--vocabulary", "50", "--width", "8",
+                   "--length", "5", "--dropout", "0"]):
+        for row in records(*words, *passes, kind="net"):
+            expect(row, {"passed"}, " ".join(row["case"][field] for field in ("network", "pass", "layout")))
+    for row in records("transformer-encoder", *small, "--dropout", "0.5", "--pass", "step", "--mode", "check", "--backend",
+                       "pytorch", kind="net"):
+        expect(row, {"unsupported"}, "a mask of its own")
+        assert "Dropout" in row["reason"], row
+    for row in records("mlp", "--pass", "step", "--backend", "pytorch-compile", "--launches", "1", "--max-time", "0",
+                       kind="net"):
+        expect(row, {"passed", "unsupported"}, "mlp measured")
+        if row["status"] == "passed":
+            assert row["details"]["worker"]["compile_s"] > 0 and "memory_peak" in row["details"]["unavailable"], row
+
+
 def has_torch(python):
     return subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode == 0
 
@@ -75,5 +94,6 @@ with tempfile.TemporaryDirectory() as folder:
         for name, value in (("PYTHONPATH", packages), ("LD_LIBRARY_PATH", folder)):
             os.environ[name] = value + (":" + os.environ[name] if os.environ.get(name) else "")
     test()
+    test_networks()
 print("%d failed" % failures)
 sys.exit(1 if failures else 0)
