@@ -111,6 +111,14 @@ need libtomlplusplus-dev toml++/toml.h
 need libcli11-dev CLI/CLI.hpp
 need protobuf-compiler protoc
 need libprotobuf-dev google/protobuf/message_lite.h
+need zlib1g-dev zlib.h
+need libjpeg-dev jpeglib.h
+need libpng-dev png.h
+need liblzma-dev lzma.h
+# Containers that are modules of their own, and what fetches data sets: without them the rest works.
+present hdf5/serial/hdf5.h || present hdf5.h || wanted+=(libhdf5-dev)
+present lmdb.h || wanted+=(liblmdb-dev)
+present curl || wanted+=(curl)
 present ccache || wanted+=(ccache)
 present coin/Cbc_C_Interface.h || wanted+=(coinor-libcbc-dev) # the integer program of micro-batching
 if [[ $tests ]]; then

@@ -17,7 +17,7 @@ void as_field(const std::string& name, const Check& check) {
   }
 }
 
-void check_value(const std::string& place, const Field& field, const Json& value) {
+void check_value(const std::string& place, const CaseField& field, const Json& value) {
   if (value.type() != field.otherwise.type() && !(value.is_number_integer() && field.otherwise.is_number_integer()))
     throw FieldError(field.name, fmt::format("{} {} is {}; a value like {} is wanted", place, field.name, value.dump(),
                                              field.otherwise.dump()));
@@ -40,8 +40,8 @@ void check_names(const std::string& place, const std::vector<std::string>& legal
       as_field(name, [&, &unknown = name] { fail_unknown(place, "field", unknown, legal); });
 }
 
-void complete_fields(const std::string& place, const std::vector<Field>& fields, const Json& given, Json& result) {
-  for (const Field& field : fields) {
+void complete_fields(const std::string& place, const std::vector<CaseField>& fields, const Json& given, Json& result) {
+  for (const CaseField& field : fields) {
     result[field.name] = given.value(field.name, field.otherwise);
     check_value(place, field, result[field.name]);
   }

@@ -9,7 +9,7 @@
 
 namespace d5 {
 
-struct Field {
+struct CaseField {
   std::string name;
   Json otherwise;
   std::vector<std::string> legal = {};  // empty: anything of the default's type
@@ -18,6 +18,6 @@ struct Field {
 void check_names(const std::string& place, const std::vector<std::string>& legal, const Json& fields);
 // Values of these fields into `result`, given or default. Threads, backend and device are looked at closely where they
 // are among them.
-void complete_fields(const std::string& place, const std::vector<Field>&, const Json& given, Json& result);
+void complete_fields(const std::string& place, const std::vector<CaseField>&, const Json& given, Json& result);
 
 }  // namespace d5

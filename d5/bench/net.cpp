@@ -29,7 +29,7 @@ class NetBench final : public Bench {
       throw FieldError("network", fmt::format("[net] there is no file {}", network));
 
     std::vector<std::string> legal{"kind", "network"};
-    for (const Field& field : network_fields()) legal.push_back(field.name);
+    for (const CaseField& field : network_fields()) legal.push_back(field.name);
     for (const Parameter& parameter : parameters) legal.push_back(parameter.name);
     check_names(fmt::format("[{}]", network), legal, fields);
     Json given = fields;

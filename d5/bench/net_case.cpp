@@ -14,8 +14,8 @@
 
 namespace d5 {
 
-const std::vector<Field>& network_fields() {
-  static const std::vector<Field> fields{
+const std::vector<CaseField>& network_fields() {
+  static const std::vector<CaseField> fields{
       {"backend", "reference"},
       {"batch", 1},
       {"dtype", "f32", {"f32", "f64", "bf16", "f16"}},

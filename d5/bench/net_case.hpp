@@ -16,7 +16,7 @@ namespace d5 {
 // the update.
 enum class NetPass { forward, backward, step };
 
-const std::vector<Field>& network_fields();                         // every case of level 1 has them
+const std::vector<CaseField>& network_fields();                     // every case of level 1 has them
 std::vector<Parameter> own_parameters(const std::string& network);  // of a built-in one; none for a file
 bool is_file(const std::string& network);                           // an ONNX file rather than a built-in name
 

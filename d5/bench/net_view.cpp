@@ -5,12 +5,12 @@
 
 namespace d5 {
 
-NetView::NetView(std::string kind, std::string option, std::vector<Field> own)
+NetView::NetView(std::string kind, std::string option, std::vector<CaseField> own)
     : kind_(std::move(kind)), option_(std::move(option)), own_(std::move(own)) {}
 
 Json NetView::as_net(Json fields) const {
   fields["kind"] = "net";
-  for (const Field& field : own_) fields.erase(field.name);
+  for (const CaseField& field : own_) fields.erase(field.name);
   return fields;
 }
 
@@ -30,7 +30,7 @@ void NetView::check_case(const Json& fields) const {
 std::string NetView::rerun(const Json& fields) const {
   const Json net = as_net(fields);
   std::string text = bench_of(net).rerun(net) + " " + option_;
-  for (const Field& field : own_)
+  for (const CaseField& field : own_)
     if (fields.at(field.name) != field.otherwise)
       text += fmt::format(" --{} {}", field.name, fields[field.name].dump());
   return text;

@@ -13,7 +13,7 @@ namespace d5 {
 class NetView : public Bench {
  public:
   // `kind` of its records; `option` of d5 net that asks for it; fields beside those of level 1.
-  NetView(std::string kind, std::string option, std::vector<Field> own = {});
+  NetView(std::string kind, std::string option, std::vector<CaseField> own = {});
 
   Json complete(const Json& fields) const override;
   void check_case(const Json& fields) const override;
@@ -25,7 +25,7 @@ class NetView : public Bench {
   Json as_net(Json fields) const;  // the same case, to be measured
 
   std::string kind_, option_;
-  std::vector<Field> own_;
+  std::vector<CaseField> own_;
 };
 
 Depth deepest(const Bench&);  // of what a level can do: a view is found while it is checked, and is not timed

@@ -44,7 +44,7 @@ class OpBench final : public Bench {
       }
 
     std::vector<std::string> legal{"kind", "operator"};
-    for (const Field& field : common_fields()) legal.push_back(field.name);
+    for (const CaseField& field : common_fields()) legal.push_back(field.name);
     for (const Parameter& parameter : entry->parameters) legal.push_back(parameter.name);
     check_names(fmt::format("[{}]", op), legal, fields);
 
@@ -92,8 +92,8 @@ class OpBench final : public Bench {
   std::vector<std::string> unremarkable_fields(const Json& fields) const {
     std::vector<std::string> names;
     for (const std::string& name : default_fields(fields))
-      if (std::ranges::any_of(common_fields(), [&](const Field& f) { return f.name == name; }) && name != "backend" &&
-          name != "math" && name != "layout")
+      if (std::ranges::any_of(common_fields(), [&](const CaseField& f) { return f.name == name; }) &&
+          name != "backend" && name != "math" && name != "layout")
         names.push_back(name);
     return names;
   }

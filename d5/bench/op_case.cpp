@@ -3,8 +3,8 @@
 
 namespace d5 {
 
-const std::vector<Field>& common_fields() {
-  static const std::vector<Field> fields{
+const std::vector<CaseField>& common_fields() {
+  static const std::vector<CaseField> fields{
       {"backend", "reference", {}},
       {"dtype", "f32", dtype_names()},
       {"pass", "forward", {"forward", "backward"}},

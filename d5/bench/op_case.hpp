@@ -10,7 +10,7 @@
 
 namespace d5 {
 
-const std::vector<Field>& common_fields();  // every operator case has them
+const std::vector<CaseField>& common_fields();  // every operator case has them
 
 OperatorCase describe(const Json& fields);
 Pass pass_of(const Json& fields);

@@ -3,6 +3,7 @@
 // for.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "d5/cli/command.hpp"
@@ -15,6 +16,11 @@ std::vector<std::string> long_options(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const CLI::App* part : command.get_subcommands({})) {  // d5 data info
+    names.push_back(part->get_name());
+    for (std::string& name : long_options(*part))
+      if (!std::ranges::count(names, name)) names.push_back(std::move(name));
+  }
   return names;
 }
 

@@ -9,6 +9,11 @@
 #include "d5/cli/plugins.hpp"
 #include "d5/cli/support.hpp"
 #include "d5/core/dtype.hpp"
+#include "d5/datasets/augmentation.hpp"
+#include "d5/datasets/decoder.hpp"
+#include "d5/datasets/named.hpp"
+#include "d5/datasets/parts.hpp"
+#include "d5/datasets/sampler.hpp"
 #include "d5/graph/transform.hpp"
 #include "d5/measure/metric.hpp"
 #include "d5/measure/stopping.hpp"
@@ -92,6 +97,38 @@ std::vector<Json> list_transforms() {
   return rows;
 }
 
+// Containers and decoders may need a library that is not here.
+std::vector<Json> list_parts(std::string_view kind, const std::function<std::string(const std::string&)>& about) {
+  std::vector<Json> rows;
+  for (const PartStatus& part : all_of_kind(kind))
+    rows.push_back({{"name", part.name},
+                    {"available", part.available},
+                    {"reason", part.available ? about(part.name) : part.reason}});
+  return rows;
+}
+
+std::vector<Json> list_containers() {
+  return list_parts(containers::kind, [](const std::string& name) { return container(name).about; });
+}
+
+std::vector<Json> list_decoders() {
+  return list_parts(decoders::kind, [](const std::string& name) { return registered<decoders>(name).about; });
+}
+
+// What is made from options: data sets, samplers, augmentations.
+template <class Registry>
+std::vector<Json> list_optioned() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(Registry::kind)) {
+    const typename Registry::Entry& entry = registered<Registry>(name);
+    Json options = Json::object();
+    for (const DataOption& option : entry.options)
+      options[option.name] = {{"about", option.about}, {"default", to_string(option.otherwise)}};
+    rows.push_back({{"name", name}, {"about", entry.about}, {"options", options}});
+  }
+  return rows;
+}
+
 std::vector<Json> plain(const std::vector<std::string>& names) {
   std::vector<Json> rows;
   for (const std::string& name : names) rows.push_back({{"name", name}});
@@ -100,10 +137,19 @@ std::vector<Json> plain(const std::vector<std::string>& names) {
 
 const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
   static const std::map<std::string, std::function<std::vector<Json>()>> all{
-      {"backends", list_backends},     {"operators", list_operators},
-      {"networks", list_networks},     {"dtypes", [] { return plain(dtype_names()); }},
-      {"suites", list_suites},         {"metrics", list_metrics},
-      {"transforms", list_transforms}, {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
+      {"backends", list_backends},
+      {"operators", list_operators},
+      {"networks", list_networks},
+      {"dtypes", [] { return plain(dtype_names()); }},
+      {"suites", list_suites},
+      {"metrics", list_metrics},
+      {"containers", list_containers},
+      {"datasets", list_optioned<datasets>},
+      {"samplers", list_optioned<samplers>},
+      {"augmentations", list_optioned<augmentations>},
+      {"decoders", list_decoders},
+      {"transforms", list_transforms},
+      {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
   };
   return all;
 }
@@ -132,6 +178,7 @@ void print_row(const Json& row) {
                        row["about"].get<std::string>());
     if (row.contains("unavailable")) text += fmt::format("; unavailable: {}", row["unavailable"].get<std::string>());
   }
+  if (row.contains("options")) text = fmt::format("{:<16} {}", text, row["about"].get<std::string>());
   if (row.size() == 2 && row.contains("about")) text = fmt::format("{:<16} {}", text, row["about"].get<std::string>());
   std::cout << text << "\n";
 }
@@ -147,7 +194,9 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command =
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
   command->add_option("kind", flags->kind,
-                      "backends, operators, networks, dtypes, suites, metrics, transforms or stopping-rules");
+                      "backends, operators, networks, datasets, containers, decoders, samplers, augmentations, dtypes, "
+                      "suites, metrics, transforms or "
+                      "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";
   command

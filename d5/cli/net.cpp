@@ -76,7 +76,7 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
       throw UsageError("[net] no network is named; give an ONNX file or a name of 'd5 list networks'");
     Recipe recipe{.name = "net", .kind = "net"};
     std::set<std::string> common;
-    for (const Field& field : network_fields()) common.insert(field.name);
+    for (const CaseField& field : network_fields()) common.insert(field.name);
     for (const std::string& network : split_names(flags->networks_named)) {
       recipe.name += "-" + std::filesystem::path(network).stem().string();
       recipe.blocks.push_back({.values = {{"network", network}}});

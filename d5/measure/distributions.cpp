@@ -89,4 +89,29 @@ double normal_quantile(double p) {
   return p < 0.5 ? z : -z;
 }
 
+// The regularised incomplete gamma function Q(degrees / 2, x / 2): its series below the mean, Legendre's continued
+// fraction (by Lentz) above it, where each converges fast.
+double chi_square_tail(double x, double degrees) {
+  if (!(degrees > 0) || !(x >= 0))
+    throw Error("[chi-square] x = {}, degrees = {}; legal: x >= 0, degrees > 0", x, degrees);
+  const double a = degrees / 2, y = x / 2;
+  if (y == 0) return 1;
+  const double front = std::exp(a * std::log(y) - y - std::lgamma(a));
+  if (y < a + 1) {
+    double term = 1 / a, sum = term;
+    for (double n = a + 1; term > sum * 1e-17; ++n) sum += term *= y / n;
+    return 1 - front * sum;
+  }
+  double b = y + 1 - a, c = 1e300, d = 1 / b, result = d;
+  for (int i = 1; i < 100000; ++i) {
+    const double numerator = -i * (i - a);
+    b += 2;
+    d = 1 / (numerator * d + b);
+    c = b + numerator / c;
+    result *= c * d;
+    if (std::abs(c * d - 1) < 1e-16) break;
+  }
+  return front * result;
+}
+
 }  // namespace d5

@@ -13,4 +13,7 @@ double binomial_cdf(int64_t k, int64_t n, double p);
 double normal_cdf(double z);
 double normal_quantile(double p);  // 0 < p < 1
 
+// P(X >= x) for a chi-square variable; degrees > 0.
+double chi_square_tail(double x, double degrees);
+
 }  // namespace d5

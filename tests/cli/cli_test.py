@@ -119,6 +119,37 @@ class Cli(unittest.TestCase):
         self.assertIn("reference", [b["name"] for b in report["backends"]])
         self.assertIsInstance(report["traps"], list)
 
+    # ---- data sets
+    def test_data_is_described_converted_and_verified(self):
+        table = self.write("points.csv", "1,2,0\n3,4.5,1\n5,6,1\n")
+        described = json.loads(d5("data", "info", table, "--json").stdout)
+        self.assertEqual(described["samples"], 3)
+        self.assertEqual(described["fields"][0], {"name": "value", "dtype": "f32", "shape": [2]})
+        self.assertEqual(described["fields"][1]["classes"], 2)
+        lowest = str(self.folder / "lowest.csv")  # an option takes one value, what follows is the target
+        self.assertEqual(d5("data", "convert", table, "--option", "label=last", lowest, "--first", "1").returncode, 0)
+        self.assertEqual(Path(lowest).read_text(), "1,2,0\n")
+        for name in ["points.npz", "points.tar", "points.tfrecord", "points.d5raw"]:
+            target = str(self.folder / name)
+            self.assertEqual(d5("data", "convert", table, target).returncode, 0)
+            verdict = json.loads(d5("data", "verify", target, "--json").stdout)
+            self.assertEqual((verdict["samples"], verdict["broken"], verdict["good"]), (3, 0, True), name)
+            back = str(self.folder / (name + ".csv"))
+            self.assertEqual(d5("data", "convert", target, back).returncode, 0)
+            self.assertEqual(Path(back).read_text(), "1,2,0\n3,4.5,1\n5,6,1\n", name)
+
+    def test_data_that_is_damaged_or_missing(self):
+        broken = d5("data", "verify", self.write("points.csv", "1,2,0\n3,x,1\n"))
+        self.assertEqual(broken.returncode, 1)
+        self.assertIn("points.csv:2", broken.stdout)
+        missing = d5("data", "info", "mnist", "--data", str(self.folder))
+        self.refused(missing, "https://", str(self.folder), "f68b3c2dcbeaaa9fbdd348bbdeb94873", status=1)
+        self.refused(d5("data", "info", "mnits"), "mnist")
+        self.refused(d5("data", "info", self.write("x.csv", "1,2\n"), "--option", "lable=first"), "did you mean 'label'")
+        names = [row["name"] for row in lines(d5("list", "containers", "--json").stdout)]
+        self.assertLessEqual({"idx", "cifar", "folder", "tar", "tfrecord", "hdf5", "npy", "npz", "raw", "lmdb", "csv", "text"}, set(names))
+        self.assertIn("cifar-10", d5("list", "datasets").stdout)
+
     # ---- files: compare, run again, csv
     def measured(self, name, *more):
         out = self.folder / name

@@ -60,5 +60,19 @@ TEST(Distributions, NormalAgreesWithScipy) {
   EXPECT_THROW(normal_quantile(0), Error);
 }
 
+// Quantiles of stats.chi2.ppf, and closed forms: with two degrees it is exp(-x / 2), with one erfc.
+TEST(Distributions, ChiSquareAgreesWithTables) {
+  EXPECT_NEAR(chi_square_tail(16.918977604620448, 9), 0.05, 1e-12);
+  EXPECT_NEAR(chi_square_tail(3.325112843066815, 9), 0.95, 1e-12);
+  EXPECT_NEAR(chi_square_tail(135.80672317102676, 100), 0.01, 1e-12);
+  for (const double x : {0.1, 1.0, 5.0, 40.0}) {
+    EXPECT_NEAR(chi_square_tail(x, 2) / std::exp(-x / 2), 1, 1e-12);
+    EXPECT_NEAR(chi_square_tail(x, 1) / std::erfc(std::sqrt(x / 2)), 1, 1e-11);
+  }
+  EXPECT_EQ(chi_square_tail(0, 3), 1);
+  EXPECT_THROW(chi_square_tail(-1, 3), Error);
+  EXPECT_THROW(chi_square_tail(1, 0), Error);
+}
+
 }  // namespace
 }  // namespace d5

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data: one batch out of the loader. How values become a case, and how the result of a case becomes a record.
+#include <algorithm>
+
+#include "d5/bench/data_case.hpp"
+#include "d5/bench/data_session.hpp"
+#include "d5/bench/timed_record.hpp"
+#include "d5/measure/quantile.hpp"
+#include "d5/measure/summary.hpp"
+
+namespace d5 {
+namespace {
+
+// One number of every slice that has it.
+std::vector<double> of_slices(const std::vector<Json>& probes, const std::string& name) {
+  std::vector<double> values;
+  for (const Json& probe : probes)
+    if (probe.contains(name)) values.push_back(probe[name].get<double>());
+  return values;
+}
+
+// Seconds that a batch needs at the rates probed beside the slice; the name of the later one.
+std::pair<double, std::string> bound_of(const Json& probe, double batch, double threads, double processes) {
+  const double reading = batch / std::max(1e-300, probe.value("samples_per_s", 0.0) * threads);
+  const double rate = probe.value("storage_bytes_per_s", 0.0);
+  const double storage = rate > 0 ? processes * batch * probe.value("sample_file_bytes", 0.0) / rate : 0;
+  return storage > reading ? std::pair{storage, "storage"} : std::pair{reading, "reading without a loader"};
+}
+
+void add_bound(const CaseResult& result, double batch, Record& record) {
+  const Samples& s = record.samples;
+  const double threads = result.fields.at("threads").get<double>();
+  const double processes = result.fields.at("processes").get<double>();
+  std::vector<double> bounds, shares;
+  std::string name;
+  size_t begin = 0;
+  for (const Json& probe : result.probes) {
+    size_t end = begin;
+    while (end < s.time_s.size() && s.launch[end] == s.launch[begin] && s.round[end] == s.round[begin]) ++end;
+    if (end == begin) break;
+    const auto [bound, which] = bound_of(probe, batch, threads, processes);
+    name = which;
+    bounds.push_back(bound);
+    shares.push_back(bound /
+                     median({s.time_s.begin() + static_cast<long>(begin), s.time_s.begin() + static_cast<long>(end)}));
+    begin = end;
+  }
+  if (bounds.empty()) return;
+  record.bound = Bound{name, median(bounds), "s", median(shares)};
+  if (record.bound->share > 1.05)
+    record.warnings.push_back(
+        fmt::format("{:.0f} % of the bound: the probe saw less than this case attained", 100 * record.bound->share));
+}
+
+class DataBench final : public Bench {
+ public:
+  Json complete(const Json& fields) const override {
+    Json result = {{"kind", "data"}};
+    std::vector<std::string> legal{"kind"};
+    for (const CaseField& field : data_fields()) legal.push_back(field.name);
+    check_names("[data]", legal, fields);
+    complete_fields("[data]", data_fields(), fields, result);
+    for (const char* name : {"batch", "ahead", "processes"})
+      if (result[name].get<Index>() < 1)
+        throw FieldError(name, fmt::format("[data] {} is {}; legal: at least 1", name, result[name].dump()));
+    for (const char* name : {"decoder", "path"})
+      if (result["store"] == "" && result[name] != "")
+        throw FieldError(name, fmt::format("[data] {} is {}: it is about what --store writes, and there is no store",
+                                           name, result[name].dump()));
+    try {
+      parse_augmentations(result["augment"]);
+    } catch (const UsageError& error) {
+      throw FieldError("augment", error.what());
+    }
+    return result;
+  }
+
+  std::unique_ptr<Session> open(const Json& fields) const override { return open_data_session(fields); }
+
+  Record record(const CaseResult& result) const override {
+    Record record{.kind = "data", .fields = result.fields, .status = result.status, .reason = result.reason};
+    record.group = result.group;
+    record.stopped = result.stopped;
+    record.warnings = result.warnings;
+    record.rerun = rerun(result.fields);
+    if (!result.prepared.empty()) record.details = result.prepared.front();
+    record.details.erase("warmup_s");
+    if (!result.finished.empty()) record.details["after"] = result.finished.back();
+    record.details["unremarkable"] = default_fields(result.fields);
+    if (result.status != "passed" || result.samples.time_s.empty()) return record;
+    record.samples = result.samples;
+    const Summary time = summarize(result.samples.time_s);
+    record.warnings.insert(record.warnings.end(), time.warnings.begin(), time.warnings.end());
+    const double batch = record.details["data"]["batch"].get<double>();
+    const double bytes = batch * record.details["data"]["sample_bytes"].get<double>();
+    add_bound(result, batch, record);
+    const auto add = [&](const std::string& name, const std::string& unit, double scale, bool inverse) {
+      Metric metric{.unit = unit,
+                    .median = inverse ? scale / time.median : scale * time.median,
+                    .n = time.n,
+                    .n_eff = time.n_eff};
+      if (time.ci95) {
+        const double low = time.ci95->low, high = time.ci95->high;
+        metric.ci95 = inverse ? std::pair{scale / high, scale / low} : std::pair{scale * low, scale * high};
+      }
+      record.metrics.emplace_back(name, metric);
+    };
+    add("time", "s", 1, false);
+    const auto of_probes = [&](const std::string& name, const std::string& unit, const std::string& field,
+                               double scale = 1) {
+      const std::vector<double> values = of_slices(result.probes, field);
+      if (!values.empty())
+        record.metrics.emplace_back(
+            name,
+            Metric{.unit = unit, .median = scale * median(values), .n = values.size(), .n_eff = double(values.size())});
+    };
+    if (result.fields.at("processes") == 1) {
+      add("throughput", "samples/s", batch, true);
+      add("bandwidth", "GB/s", bytes * 1e-9, true);
+    } else {  // of all processes
+      of_probes("throughput", "samples/s", "all_samples_per_s");
+      of_probes("bandwidth", "GB/s", "all_samples_per_s", bytes / batch * 1e-9);
+    }
+    of_probes("latency", "s", "latency_s");
+    of_probes("stall", "share", "stall_share");
+    add_read_share(result, record);
+    for (const Quantile& q : time.tails) {
+      Json tail = {{"value", q.value}, {"ci95", nullptr}};
+      if (q.interval) tail["ci95"] = {q.interval->low, q.interval->high};
+      record.details["tails"][fmt::format("p{:g}", 100 * q.p)] = tail;
+    }
+    if (!result.probes.empty()) record.details["probe"] = result.probes.back();
+    return record;
+  }
+
+  std::string rerun(const Json& fields) const override {
+    return rerun_command("data bench", "dataset", fields, default_fields(fields));
+  }
+
+  std::vector<std::string> compared_fields() const override {
+    return {"dataset", "container", "store", "decoder", "path"};
+  }
+
+ private:
+  // Bytes that came out of storage for every byte of a batch: 0 where all was cached, above 1 where more is read than
+  // used.
+  static void add_read_share(const CaseResult& result, Record& record) {
+    double needed = 0, read = 0;
+    for (const double bytes : of_slices(result.probes, "bytes_needed")) needed += bytes;
+    for (const double bytes : of_slices(result.probes, "bytes_from_storage")) read += bytes;
+    if (needed > 0 && result.probes.front().contains("bytes_from_storage"))
+      record.metrics.emplace_back("read_share",
+                                  Metric{.unit = "x", .median = read / needed, .n = result.probes.size()});
+  }
+
+  std::vector<std::string> default_fields(const Json& fields) const {
+    std::vector<std::string> names;
+    for (const CaseField& field : data_fields())
+      if (fields.at(field.name) == field.otherwise) names.push_back(field.name);
+    return names;
+  }
+};
+
+}  // namespace
+D5_REGISTER(benches, "data", DataBench);
+}  // namespace d5

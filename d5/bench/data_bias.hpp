@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is a data set, or what a sampler takes of it, balanced? The number of samples of each class, and Pearson's test that
+// all classes are equally likely:  chi2 = sum (n_k - n / K)^2 / (n / K),  p = P(chi-square with K - 1 degrees >= chi2).
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "d5/datasets/dataset.hpp"
+
+namespace d5 {
+
+struct ClassBias {
+  std::vector<Index> counts;
+  double chi_square = 0, p = 1;
+  double largest_share = 0;  // of the most frequent class
+};
+ClassBias class_bias(std::vector<Index> counts);  // Error with fewer than two classes or no samples
+
+// The field that has classes and one value a sample, or none.
+std::optional<size_t> class_field(const std::vector<Field>&);
+// Adds the labels of a batch of that field. SampleError on one that is out of range.
+void count_classes(const Tensor& labels, std::span<Index> counts);
+
+}  // namespace d5

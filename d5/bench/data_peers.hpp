@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Other processes that read beside this one, as the ranks of a node do: each has its own loader and its own share of
+// the samples, nothing is shared but the storage.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace d5 {
+
+class DataPeers {
+ public:
+  // Forks `count` processes. Each calls open(rank), with rank 1 to count, and then, while they are told to run, what it
+  // got: once for every batch. Before anything else has threads.
+  DataPeers(int count, const std::function<std::function<void()>(int rank)>& open);
+  ~DataPeers();  // ends them
+  DataPeers(const DataPeers&) = delete;
+  DataPeers& operator=(const DataPeers&) = delete;
+
+  // Returns when each has given a batch since; Error where one has ended.
+  void start();
+  void pause();
+  int64_t batches() const;  // of all, so far
+
+ private:
+  struct alignas(64) Line {
+    std::atomic<int64_t> value = 0;
+  };
+  void check() const;
+  void stop();
+  std::atomic<int64_t>& running() const { return lines_[0].value; }
+  std::atomic<int64_t>& given(size_t process) const { return lines_[1 + process].value; }
+
+  Line* lines_ = nullptr;  // seen by all: whether to run, then the batches of each
+  size_t bytes_ = 0;
+  std::vector<pid_t> processes_;
+};
+
+}  // namespace d5

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// d5 data: what a data set holds, whether it is whole, the same samples in another container, fetching.
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "d5/cli/command.hpp"
+#include "d5/datasets/container.hpp"
+#include "d5/datasets/decoder.hpp"
+#include "d5/datasets/fetch.hpp"
+#include "d5/datasets/named.hpp"
+
+namespace d5 {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct DataFlags {
+  std::string source, folder, container, to, target, fit = "resize";
+  std::vector<std::string> options, target_options;
+  int64_t size = -1, first = -1;
+  bool json = false;
+};
+
+// What the user named: a registered set, or a file or folder.
+struct Opened {
+  std::shared_ptr<const Dataset> dataset;
+  std::string about, container;
+  bool named = false;
+};
+
+Opened open_source(const DataFlags& flags) {
+  Opened opened;
+  Attributes options;
+  if (const DatasetEntry* entry = find_registered<datasets>(flags.source)) {
+    for (const std::string& option : flags.options) set_option(options, option, entry->options, "[data]");
+    opened = {open_dataset(flags.source, data_folder(flags.folder), options), entry->about, "", true};
+  } else {
+    const bool pattern = flags.source.find('*') != std::string::npos;
+    if (!pattern && !std::filesystem::exists(flags.source))
+      throw UsageError("[data] '{}' is no data set (d5 list datasets: {}) and no file", flags.source,
+                       fmt::join(registry_names(datasets::kind), ", "));
+    opened.container = flags.container.empty() ? guess_container(flags.source) : flags.container;
+    const ContainerEntry& format = container(opened.container);
+    for (const std::string& option : flags.options) set_option(options, option, format.options, "[data]");
+    opened.dataset = open_container(opened.container, flags.source, options);
+    opened.about = format.about;
+  }
+  if (flags.size >= 0) {
+    if (flags.fit != "resize" && flags.fit != "crop")
+      throw UsageError("[data] --fit is '{}'; legal: resize, crop", flags.fit);
+    opened.dataset =
+        decoded(opened.dataset, {.height = flags.size, .width = flags.size, .resize = flags.fit == "resize"});
+  }
+  return opened;
+}
+
+std::string spec(const Field& field) {
+  std::string text = fmt::format("{}[{}]", name(field.dtype), field.shape ? to_string(*field.shape) : "any");
+  if (field.classes) text += fmt::format(", {} classes", *field.classes);
+  return text;
+}
+
+int info(const DataFlags& flags) {
+  const Opened opened = open_source(flags);
+  const Dataset& set = *opened.dataset;
+  if (flags.json) {
+    Json fields = Json::array();
+    for (const Field& field : set.fields()) {
+      fields.push_back({{"name", field.name}, {"dtype", name(field.dtype)}});
+      fields.back()["shape"] = field.shape ? Json(field.shape->sizes()) : Json();
+      if (field.classes) fields.back()["classes"] = *field.classes;
+    }
+    std::cout
+        << Json{{"name", flags.source}, {"about", opened.about}, {"samples", set.size()}, {"fields", fields}}.dump()
+        << "\n";
+    return exit_passed;
+  }
+  fmt::print("{}: {}\n", flags.source, opened.about);
+  if (!opened.container.empty()) fmt::print("container  {}\n", opened.container);
+  fmt::print("samples    {}\n", set.size());
+  for (const Field& field : set.fields()) fmt::print("field      {:<10} {}\n", field.name, spec(field));
+  if (set.size() > 0) fmt::print("first      {}\n", set.where(0));
+  return exit_passed;
+}
+
+// Files against published sums, then every sample is read once.
+int verify(const DataFlags& flags) {
+  bool good = true;
+  Json report{{"name", flags.source}, {"files", Json::array()}};
+  if (find_registered<datasets>(flags.source))
+    for (const FileVerdict& verdict : verify_files(flags.source, data_folder(flags.folder))) {
+      good = good && verdict.good;
+      report["files"].push_back({{"path", verdict.path}, {"good", verdict.good}, {"note", verdict.note}});
+      if (!flags.json) fmt::print("{:<4} {}: {}\n", verdict.good ? "ok" : "BAD", verdict.path, verdict.note);
+    }
+  const Opened opened = open_source(flags);
+  const Dataset& set = *opened.dataset;
+  Index broken = 0;
+  double bytes = 0;
+  std::string first;
+  for (Index i = 0; i < set.size(); ++i) {
+    try {
+      for (const Tensor& tensor : set.at(i)) bytes += static_cast<double>(tensor.bytes());
+    } catch (const SampleError& error) {
+      if (broken++ == 0) first = error.what();
+    }
+  }
+  good = good && broken == 0;
+  if (flags.json) {
+    report.update(
+        Json{{"samples", set.size()}, {"broken", broken}, {"first", first}, {"bytes", bytes}, {"good", good}});
+    std::cout << report.dump() << "\n";
+  } else {
+    fmt::print("{:<4} {} samples read, {:.4g} MB, {} broken{}\n", broken ? "BAD" : "ok", set.size(), bytes * 1e-6,
+               broken, broken ? "; the first: " + first : "");
+  }
+  return good ? exit_passed : exit_failed;
+}
+
+class FirstSamples : public Dataset {
+ public:
+  FirstSamples(std::shared_ptr<const Dataset> all, Index count)
+      : all_(std::move(all)), count_(std::min(count, all_->size())) {}
+  const std::vector<Field>& fields() const override { return all_->fields(); }
+  Index size() const override { return count_; }
+  void read(Index i, Sample& into) const override { all_->read(i, into); }
+  std::string where(Index i) const override { return all_->where(i); }
+
+ private:
+  std::shared_ptr<const Dataset> all_;
+  Index count_;
+};
+
+int convert(const DataFlags& flags) {
+  std::shared_ptr<const Dataset> set = open_source(flags).dataset;
+  if (flags.first >= 0) set = std::make_shared<FirstSamples>(set, flags.first);
+  const std::string to = flags.to.empty() ? guess_container(flags.target) : flags.to;
+  const ContainerEntry& entry = container(to);
+  Attributes options;
+  for (const std::string& option : flags.target_options) set_option(options, option, entry.options, "[data]");
+  write_container(to, *set, flags.target, options);
+  fmt::print("{} samples in {} ({})\n", set->size(), flags.target, to);
+  return exit_passed;
+}
+
+int fetch(const DataFlags& flags) {
+  const std::string folder = data_folder(flags.folder);
+  fetch_dataset(flags.source, folder, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  fmt::print("{} is in {}\n", flags.source, folder);
+  return exit_passed;
+}
+
+void add_source(CLI::App& command, DataFlags& flags, const char* what) {
+  command.add_option("set", flags.source, what)->required();
+  command.add_option("--data", flags.folder, "Folder of named sets [D5_DATA, else the user's cache]");
+}
+
+void add_reading(CLI::App& command, DataFlags& flags) {
+  add_source(command, flags, "A named set (d5 list datasets), a file, a folder, or a pattern with * for shards");
+  command.add_option("--container", flags.container, "How a file is read (d5 list containers) [by its name]");
+  command.add_option("--option", flags.options, "NAME=VALUE of the set or container, such as part=test; repeatable")
+      ->allow_extra_args(false);
+  command.add_option("--size", flags.size, "Decode pictures to this many pixels a side; 0: as stored");
+  command.add_option("--fit", flags.fit, "resize: the shorter side is scaled to fit; crop: pixels as stored")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+RunCommand add_data(CLI::App& program) {
+  auto flags = std::make_shared<DataFlags>();
+  CLI::App* command = program.add_subcommand("data", "Data sets: info, verify, convert, fetch, bench, storage");
+  command->require_subcommand(1);
+  CLI::App* show = command->add_subcommand("info", "Samples, fields, classes");
+  add_reading(*show, *flags);
+  show->add_flag("--json", flags->json, "One object");
+  CLI::App* check = command->add_subcommand("verify", "Compare files with published checksums, then read every sample");
+  add_reading(*check, *flags);
+  check->add_flag("--json", flags->json, "One object");
+  CLI::App* change = command->add_subcommand("convert", "Write the same samples in another container");
+  add_reading(*change, *flags);
+  change->add_option("target", flags->target, "The file or folder to write")->required();
+  change->add_option("--to", flags->to, "Its container [by its name]");
+  change->add_option("--to-option", flags->target_options, "NAME=VALUE of that container; repeatable")
+      ->allow_extra_args(false);
+  change->add_option("--first", flags->first, "Only so many samples");
+  CLI::App* get = command->add_subcommand("fetch", "Fetch the files of a named set by HTTPS, checked and resumable");
+  add_source(*get, *flags, "A named set (d5 list datasets)");
+  const RunCommand bench = add_data_bench(*command), storage = add_data_storage(*command);
+  command->footer("Example: d5 data convert cifar-10 cifar.tar --option part=test --first 1000");
+  return [=] {
+    if (show->parsed()) return info(*flags);
+    if (check->parsed()) return verify(*flags);
+    if (change->parsed()) return convert(*flags);
+    if (command->got_subcommand("bench")) return bench();
+    if (command->got_subcommand("storage")) return storage();
+    return fetch(*flags);
+  };
+}
+
+}  // namespace d5

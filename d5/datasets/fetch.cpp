@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/datasets/fetch.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "d5/datasets/checksum.hpp"
+#include "d5/datasets/unpack.hpp"
+
+extern char** environ;
+
+namespace d5 {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Its exit status; 127 where there is no such program.
+int run(const std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  if (posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0) return 127;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+bool has_sum(const std::string& path, const std::string& checksum) {
+  return checksum.empty() || file_checksum(path, checksum.substr(0, checksum.find(':'))) == checksum;
+}
+
+std::string to_do_by_hand(const std::string& folder, const std::vector<PublishedFile>& missing) {
+  std::string text;
+  for (const PublishedFile& file : missing) {
+    text += fmt::format("\n  {}/{}", folder, file.path);
+    if (!file.url.empty()) text += " from " + file.url;
+    if (!file.checksum.empty()) text += fmt::format(" ({})", file.checksum);
+    if (!file.how.empty()) text += "\n    " + file.how;
+  }
+  return text;
+}
+
+bool is_there(const std::string& folder, const PublishedFile& file) {
+  if (fs::exists(folder + "/" + file.path)) return true;
+  for (const std::string& other : file.instead)
+    if (fs::exists(folder + "/" + other)) return true;
+  return false;
+}
+
+void fetch_file(const std::string& name, const std::string& folder, const PublishedFile& file) {
+  if (!file.url.starts_with("https://")) throw Error("[{}] {} is fetched by HTTPS only", name, file.url);
+  const std::string path = folder + "/" + file.path, part = path + ".part";
+  fs::create_directories(fs::path(path).parent_path());
+  const bool complete = !file.checksum.empty() && fs::exists(part) && has_sum(part, file.checksum);
+  if (!complete) {
+    const int status = run({"curl", "--fail", "--location", "--silent", "--show-error", "--proto", "=https", "--retry",
+                            "3", "--connect-timeout", "20", "--continue-at", "-", "--output", part, file.url});
+    if (status != 0)
+      throw Error("[{}] {} could not be fetched ({}). Put these files there yourself:{}", name, file.url,
+                  status == 127 ? "the program curl is not here" : fmt::format("curl ended with {}", status),
+                  to_do_by_hand(folder, {file}));
+  }
+  if (!has_sum(part, file.checksum)) {
+    const std::string found = file_checksum(part, file.checksum.substr(0, file.checksum.find(':')));
+    fs::remove(part);
+    throw Error("[{}] {} came as {}, should be {} ({}); it was removed", name, file.url, found, file.checksum,
+                file.source);
+  }
+  fs::rename(part, path);
+}
+
+FileVerdict judged(const std::string& path, const std::string& checksum, const std::string& source) {
+  const std::string kind = checksum.empty() ? "md5" : checksum.substr(0, checksum.find(':'));
+  const std::string found = file_checksum(path, kind);
+  if (checksum.empty()) return {path, true, fmt::format("{}; none is known to compare it with", found)};
+  if (found == checksum) return {path, true, fmt::format("{} as it should be ({})", found, source)};
+  return {path, false, fmt::format("{}, should be {} ({})", found, checksum, source)};
+}
+
+}  // namespace
+
+void fetch_dataset(const std::string& name, const std::string& folder,
+                   const std::function<void(const std::string&)>& say) {
+  const DatasetEntry& entry = registered<datasets>(name);
+  std::vector<PublishedFile> by_hand;
+  for (const PublishedFile& file : entry.files) {
+    if (is_there(folder, file)) {
+      say(fmt::format("{}/{} is there", folder, file.path));
+    } else if (file.url.empty()) {
+      by_hand.push_back(file);
+    } else {
+      say(fmt::format("fetching {}", file.url));
+      fetch_file(name, folder, file);
+    }
+  }
+  if (!by_hand.empty())
+    throw Error("[{}] cannot be fetched without you. Put there:{}", name, to_do_by_hand(folder, by_hand));
+}
+
+std::vector<FileVerdict> verify_files(const std::string& name, const std::string& folder) {
+  std::vector<FileVerdict> verdicts;
+  for (const PublishedFile& file : registered<datasets>(name).files) {
+    std::string path;
+    try {
+      path = find_published(folder, file, name);
+    } catch (const Error& error) {
+      verdicts.push_back({folder + "/" + file.path, false, error.what()});
+      continue;
+    }
+    if (path == folder + "/" + file.path && !fs::is_directory(path)) {
+      verdicts.push_back(judged(path, file.checksum, file.source));
+    } else if (!file.members.empty()) {
+      std::vector<std::string> wanted;
+      for (const auto& member : file.members) wanted.push_back(member.first);
+      if (!fs::is_directory(path)) path = unpacked_folder(path, wanted, uint64_t{1} << 30);
+      for (const auto& member : file.members) {
+        const std::string one = path + "/" + member.first;
+        verdicts.push_back(fs::exists(one) ? judged(one, member.second, file.members_source)
+                                           : FileVerdict{one, false, "is not there"});
+      }
+    } else {
+      verdicts.push_back({path, true, "stands for " + file.path + "; no checksum is known of it"});
+    }
+  }
+  return verdicts;
+}
+
+}  // namespace d5

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contents of a file: mapped, or in memory where they had to be unpacked first. Any thread may read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "d5/datasets/dataset.hpp"
+
+namespace d5 {
+
+class FileBytes : public std::enable_shared_from_this<FileBytes> {
+ public:
+  static std::shared_ptr<const FileBytes> map(
+      const std::string& path);  // Error with the reason where it cannot be read
+  static std::shared_ptr<const FileBytes> of(std::string name, std::vector<uint8_t> contents);
+  ~FileBytes();
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  const std::string& name() const { return name_; }  // for messages
+  uint64_t size() const { return size_; }
+
+  // Copies a range. SampleError where it does not lie in the file, or where the file was cut short meanwhile (which
+  // would otherwise end the process).
+  void copy(uint64_t offset, uint64_t bytes, void* to) const;
+  std::vector<uint8_t> range(uint64_t offset, uint64_t bytes) const;
+  void touch(uint64_t offset, uint64_t bytes) const;  // the same errors, nothing is copied
+  // Plain access, for what may be scanned in place and for views; nobody may write.
+  const uint8_t* data() const { return data_; }
+  bool holds(uint64_t offset, uint64_t bytes) const { return offset <= size_ && bytes <= size_ - offset; }
+
+  // Field `field` of a sample: copied into the tensor that is there, else a view of these bytes. Only where the stored
+  // bytes are the elements as they are in memory; an address that is not aligned to its element gives a copy.
+  void give(Sample& into, size_t field, DType, const Shape&, uint64_t offset) const;
+
+ private:
+  FileBytes() = default;
+  void check_range(uint64_t offset, uint64_t bytes) const;
+  [[noreturn]] void fail_mapped(uint64_t offset, uint64_t bytes) const;
+  std::string name_;
+  const uint8_t* data_ = nullptr;
+  uint64_t size_ = 0;
+  bool mapped_ = false;
+  std::vector<uint8_t> owned_;
+};
+
+// The tensor of a field to write to: the one that is there, whose type and number of elements must be right, or a new
+// one.
+Tensor& target(Sample& into, size_t field, DType, const Shape&);
+void give_copy(Sample& into, size_t field, DType, const Shape&, const void* data);
+// How many classes there are where this is the largest label found; absurd labels do not overflow.
+Index classes_up_to(int64_t largest_label);
+// The label of sample i. SampleError where `classes` is known and the label is not below it.
+void give_label(Sample& into, size_t field, int64_t label, const Dataset&, Index i);
+
+}  // namespace d5

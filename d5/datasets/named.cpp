@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/datasets/named.hpp"
+
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "d5/datasets/file_writer.hpp"
+
+namespace d5 {
+
+std::string data_folder(const std::string& given) {
+  if (!given.empty()) return given;
+  if (const char* folder = std::getenv("D5_DATA"); folder && *folder) return folder;
+  const std::string cache = data_cache_folder();
+  if (cache.empty()) throw UsageError("[data] there is no data folder: say --data DIR, or set D5_DATA or HOME");
+  return cache + "/sets";
+}
+
+std::shared_ptr<const Dataset> open_dataset(const std::string& name, const std::string& folder,
+                                            const Attributes& options) {
+  const DatasetEntry& entry = registered<datasets>(name);
+  return entry.open(folder, complete_options(options, entry.options, fmt::format("[{}]", name)));
+}
+
+std::string find_published(const std::string& folder, const PublishedFile& file, std::string_view dataset) {
+  std::vector<std::string> places{file.path};
+  places.insert(places.end(), file.instead.begin(), file.instead.end());
+  for (const std::string& place : places)
+    if (const std::string path = folder + "/" + place; std::filesystem::exists(path)) return path;
+  std::string message = fmt::format("[{}] {} is not in {}.", dataset, fmt::join(places, " or "), folder);
+  if (!file.url.empty()) message += fmt::format(" Fetch it: d5 data fetch {}, or put there {}", dataset, file.url);
+  if (!file.how.empty()) message += " " + file.how;
+  if (!file.checksum.empty()) message += fmt::format(" ({})", file.checksum);
+  throw Error(message);
+}
+
+}  // namespace d5

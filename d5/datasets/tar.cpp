@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tar archives, read in place through an index that is made once. Names as in WebDataset: members KEY.EXT that share a
+// KEY and follow each other are one sample, EXT says what each is: jpg, jpeg, png, ppm, pgm the field "image"
+// (encoded), cls the "label" as decimal text, NAME.npy an array, anything else bytes. Without cls, the folder a member
+// lies in is its class.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "d5/datasets/container.hpp"
+#include "d5/datasets/decoder.hpp"
+#include "d5/datasets/file_bytes.hpp"
+#include "d5/datasets/file_writer.hpp"
+#include "d5/datasets/npy.hpp"
+#include "d5/datasets/record_index.hpp"
+#include "d5/datasets/unpack.hpp"
+
+namespace d5 {
+namespace {
+
+constexpr size_t most_fields = 64;
+constexpr std::string_view class_ending = "cls", array_ending = "npy";
+
+struct Name {
+  std::string folder, key, ending;  // a/b.c.d: a, a/b, c.d
+};
+Name split(const std::string& path) {
+  const size_t slash = path.rfind('/'), begin = slash == std::string::npos ? 0 : slash + 1;
+  const size_t dot = path.find('.', begin);
+  Name name;
+  name.folder = path.substr(0, begin == 0 ? 0 : slash);
+  name.key = path.substr(0, dot);
+  if (dot != std::string::npos) name.ending = path.substr(dot + 1);
+  std::ranges::transform(name.ending, name.ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name.ending == "jpg" || name.ending == "jpeg" || name.ending == "png" || name.ending == "ppm" ||
+      name.ending == "pgm")
+    name.ending = "image";
+  return name;
+}
+
+std::string field_name(const std::string& ending) {
+  if (ending == array_ending) return "value";
+  for (const std::string_view last : {".npy", ".bin"})
+    if (ending.ends_with(last)) return ending.substr(0, ending.size() - last.size());
+  return ending.empty() ? "value" : ending;
+}
+bool is_array(const std::string& ending) { return ending == array_ending || ending.ends_with(".npy"); }
+
+class Tar : public Dataset {
+ public:
+  Tar(const std::string& path, const std::string& labels, int64_t classes, bool keep) : file_(FileBytes::map(path)) {
+    index_ = RecordIndex::of(path, keep, [&] { return pass(labels); });
+    for (size_t f = 0; f < index_->fields().size(); ++f) {
+      const std::string& ending = index_->fields()[f];
+      Field field{field_name(ending), DType::u8, {}, {}};
+      const auto first = index_->size() > 0 ? index_->range(0, f) : RecordIndex::Range{0, RecordIndex::missing};
+      FirstArray array;
+      if (is_array(ending) && first.size < RecordIndex::refused) {
+        array.header = npy_header(*file_, first.offset, first.size);
+        array.text = file_->range(first.offset, array.header.bytes);
+        field.dtype = array.header.dtype;
+        field.shape = array.header.shape;
+      }
+      arrays_.push_back(std::move(array));
+      is_array_.push_back(is_array(ending));
+      fields_.push_back(std::move(field));
+    }
+    if (index_->has_labels())
+      fields_.push_back({"label", DType::i64, Shape{}, classes ? classes : classes_up_to(index_->largest_label())});
+  }
+  const std::vector<Field>& fields() const override { return fields_; }
+  Index size() const override { return index_->size(); }
+  std::string where(Index i) const override { return fmt::format("{}, {}", file_->name(), index_->name(i)); }
+
+  void read(Index i, Sample& into) const override {
+    check_index(*this, i);
+    const size_t parts = index_->fields().size();
+    for (size_t f = 0; f < parts; ++f) {
+      const RecordIndex::Range range = index_->range(i, f);
+      if (range.size == RecordIndex::missing)
+        throw SampleError("[tar] {}: has no part .{}", where(i), index_->fields()[f]);
+      if (range.size == RecordIndex::refused)
+        throw SampleError("[tar] {}: its path leaves the folder; refused", where(i));
+      if (!file_->holds(range.offset, range.size)) throw SampleError("[tar] {}: cut short", where(i));
+      if (!is_array_[f]) {
+        file_->give(into, f, DType::u8, Shape{static_cast<Index>(range.size)}, range.offset);
+        continue;
+      }
+      give_array(i, f, range, into);
+    }
+    if (index_->has_labels()) give_label(into, parts, index_->label(i), *this, i);
+  }
+
+ private:
+  struct FirstArray {
+    NpyHeader header;
+    std::vector<uint8_t> text;  // the header as it is in the file
+  };
+
+  // Arrays of a set mostly have the header of the first one, letter by letter; then it is not read again.
+  void give_array(Index i, size_t f, const RecordIndex::Range& range, Sample& into) const {
+    const FirstArray& first = arrays_[f];
+    std::array<uint8_t, 256> text;
+    const size_t bytes = first.text.size();
+    if (bytes > 0 && bytes <= text.size() && range.size == bytes + first.header.contents()) {
+      file_->copy(range.offset, bytes, text.data());
+      if (std::memcmp(text.data(), first.text.data(), bytes) == 0)
+        return give_elements(*file_, first.header, range.offset, 0, first.header.shape, into, f);
+    }
+    const NpyHeader header = npy_header(*file_, range.offset, range.size);
+    if (header.dtype != fields_[f].dtype || header.shape != fields_[f].shape)
+      throw SampleError("[tar] {}: {} is {}[{}], another type or shape than the first one", where(i), fields_[f].name,
+                        name(header.dtype), to_string(header.shape));
+    give_elements(*file_, header, range.offset, 0, header.shape, into, f);
+  }
+
+  RecordIndex::Contents pass(const std::string& labels) const {
+    struct Member {
+      size_t sample, field;
+      RecordIndex::Range range;
+    };
+    RecordIndex::Contents found;
+    std::vector<Member> members;
+    std::vector<int64_t> written_labels;
+    std::vector<std::string> folders;
+    std::map<std::string, size_t> field_of;
+    bool any_class = false;
+    std::string key;
+    TarWalk walk(file_->name(), [this](uint64_t offset, void* to, size_t bytes) {
+      if (!file_->holds(offset, bytes)) return false;
+      file_->copy(offset, bytes, to);
+      return true;
+    });
+    for (TarMember member; walk.next(member);) {
+      const Name name = split(member.name);
+      if (!file_->holds(member.offset, member.size))
+        throw Error("[tar] {}: cut short in member '{}'", file_->name(), member.name);
+      if (found.samples == 0 || name.key != key) {
+        key = name.key;
+        ++found.samples;
+        found.names.push_back(key);
+        folders.push_back(name.folder);
+        written_labels.push_back(-1);
+      }
+      if (name.ending == class_ending && !member.leaves_folder) {
+        any_class = true;
+        written_labels.back() = class_number(member);
+        continue;
+      }
+      const auto place = field_of.try_emplace(name.ending, field_of.size());
+      if (place.second) {
+        found.fields.push_back(name.ending);
+        if (found.fields.size() > most_fields)
+          throw Error("[tar] {}: more than {} kinds of members, the last is .{}", file_->name(), most_fields,
+                      name.ending);
+      }
+      members.push_back({static_cast<size_t>(found.samples) - 1,
+                         place.first->second,
+                         {member.offset, member.leaves_folder ? RecordIndex::refused : member.size}});
+    }
+    found.ranges.assign(static_cast<size_t>(found.samples) * found.fields.size(), {0, RecordIndex::missing});
+    for (const Member& member : members)
+      found.ranges[member.sample * found.fields.size() + member.field] = member.range;
+    if (any_class && labels != "none") {
+      found.labels = std::move(written_labels);
+    } else if (labels != "none") {
+      const std::set<std::string> classes(folders.begin(), folders.end());
+      if (labels == "folder" || (classes.size() > 1 && !classes.contains("")))
+        for (const std::string& folder : folders)
+          found.labels.push_back(std::distance(classes.begin(), classes.find(folder)));
+    }
+    return found;
+  }
+
+  // -1, which no reader accepts, where the text is no number.
+  int64_t class_number(const TarMember& member) const {
+    if (member.size == 0 || member.size > 32) return -1;
+    const std::vector<uint8_t> text = file_->range(member.offset, member.size);
+    const auto* begin = reinterpret_cast<const char*>(text.data());
+    int64_t number = -1;
+    const auto end = std::from_chars(begin, begin + text.size(), number);
+    return end.ec == std::errc() && number >= 0 ? number : -1;
+  }
+
+  std::shared_ptr<const FileBytes> file_;
+  std::shared_ptr<const RecordIndex> index_;
+  std::vector<Field> fields_;
+  std::vector<FirstArray> arrays_;  // by field
+  std::vector<bool> is_array_;
+};
+
+std::string ending_of(const Field& field, const Tensor& tensor) {
+  if (field.name == "image" && !field.shape && tensor.elements() > 2) {
+    const Encoded bytes = tensor.values<uint8_t>();
+    if (bytes[0] == 0xff) return "jpg";
+    if (bytes[0] == 0x89) return "png";
+    return "ppm";
+  }
+  if (field.dtype == DType::u8 && !field.shape) return field.name + ".bin";
+  return field.name + ".npy";
+}
+
+struct Tars {
+  static constexpr const char* about = "tar, indexed once; WebDataset names; PATTERN* for shards";
+  static std::vector<std::string> endings() { return {".tar"}; }
+  static std::vector<DataOption> options() {
+    return {{"labels", "auto: .cls members, else folders where all members lie in some; folder; none", "auto"},
+            {"classes", "Labels are below this; 0: below the largest one found", 0},
+            {"index", "Keep the index in a file", true}};
+  }
+  static std::shared_ptr<const Dataset> open(const std::string& path, const Attributes& o) {
+    const std::string labels = o.text("labels", "auto");
+    if (labels != "auto" && labels != "folder" && labels != "none")
+      throw UsageError("[tar] labels is '{}'; legal: auto, folder, none", labels);
+    std::vector<std::shared_ptr<const Dataset>> shards;
+    for (const std::string& file : matching_files(path)) {
+      if (file.ends_with(".d5index")) continue;
+      if (file.ends_with(".gz") || file.ends_with(".tgz") || file.ends_with(".xz"))
+        throw UsageError("[tar] {} is packed, which allows no reading in any order; unpack it: gunzip or unxz", file);
+      shards.push_back(std::make_shared<Tar>(file, labels, o.integer("classes", 0), o.flag("index", true)));
+    }
+    return joined(std::move(shards));
+  }
+  static void write(const Dataset& dataset, const std::string& path, const Attributes&) {
+    if (path.ends_with(".gz")) throw UsageError("[tar] {}: a packed archive could not be read in any order", path);
+    FileWriter file(path);
+    const auto put = [&](const std::string& name, std::string_view head, const void* data, size_t bytes) {
+      file.write(tar_header(name, head.size() + bytes));
+      file.write(head);
+      file.write(data, bytes);
+      file.write(std::string(tar_padding(head.size() + bytes), '\0'));
+    };
+    for (Index i = 0; i < dataset.size(); ++i) {
+      const Sample sample = dataset.at(i);
+      for (size_t f = 0; f < sample.size(); ++f) {
+        const Field& field = dataset.fields()[f];
+        const Tensor& tensor = sample[f];
+        const std::string key = fmt::format("{:09}.", i);
+        if (field.name == "label" && field.dtype == DType::i64 && tensor.elements() == 1) {
+          put(key + "cls", fmt::format("{}", integer_value(tensor)), nullptr, 0);
+          continue;
+        }
+        const std::string ending = ending_of(field, tensor);
+        put(key + ending, is_array(ending) ? npy_header_text(field.dtype, tensor.shape()) : "", tensor.data(),
+            tensor.bytes());
+      }
+    }
+    file.write(std::string(1024, '\0'));
+    file.commit();
+  }
+};
+
+}  // namespace
+
+D5_REGISTER(containers, "tar", Tars);
+
+}  // namespace d5

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/measure/storage.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "d5/core/error.hpp"
+#include "d5/core/rng.hpp"
+#include "d5/measure/clock.hpp"
+
+namespace d5 {
+namespace {
+
+class Opened {
+ public:
+  explicit Opened(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (descriptor_ < 0) throw Error("[storage] {}: cannot be read", path);
+    bytes_ = ::lseek(descriptor_, 0, SEEK_END);
+  }
+  ~Opened() { ::close(descriptor_); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  int descriptor() const { return descriptor_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int descriptor_;
+  int64_t bytes_ = 0;
+};
+
+// Runs one reader a thread; each gives the bytes it read and stops at the deadline.
+double rate_of(int threads, double seconds, const std::function<double(int reader, double deadline)>& read) {
+  std::vector<double> bytes(static_cast<size_t>(threads));
+  std::vector<std::thread> readers;
+  const double began = now_seconds();
+  for (int t = 1; t < threads; ++t)
+    readers.emplace_back([&, t] { bytes[static_cast<size_t>(t)] = read(t, began + seconds); });
+  bytes[0] = read(0, began + seconds);
+  for (std::thread& reader : readers) reader.join();
+  const double elapsed = now_seconds() - began;
+  double sum = 0;
+  for (const double b : bytes) sum += b;
+  return elapsed > 0 ? sum / elapsed : 0;
+}
+
+}  // namespace
+
+std::vector<std::string> files_of(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) return {path};
+  std::vector<std::string> files;
+  if (std::filesystem::is_directory(path, ignored))
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path))
+      if (entry.is_regular_file()) files.push_back(entry.path().string());
+  std::ranges::sort(files);
+  return files;
+}
+
+int64_t bytes_of(const std::vector<std::string>& files) {
+  int64_t bytes = 0;
+  for (const std::string& file : files) bytes += static_cast<int64_t>(std::filesystem::file_size(file));
+  return bytes;
+}
+
+double cached_share(const std::vector<std::string>& files) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  double cached = 0, all = 0;
+  for (const std::string& path : files) {
+    const Opened file(path);
+    if (file.bytes() == 0) continue;
+    const auto bytes = static_cast<size_t>(file.bytes());
+    void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+    if (mapped == MAP_FAILED) throw Error("[storage] {}: cannot be mapped", path);
+    std::vector<unsigned char> pages((bytes + page - 1) / page);
+    const bool told = ::mincore(mapped, bytes, pages.data()) == 0;
+    ::munmap(mapped, bytes);
+    if (!told) throw Error("[storage] {}: the kernel does not tell which pages are cached", path);
+    cached += static_cast<double>(std::ranges::count_if(pages, [](unsigned char p) { return p & 1; }));
+    all += static_cast<double>(pages.size());
+  }
+  return all > 0 ? cached / all : 0;
+}
+
+void empty_page_cache(const std::vector<std::string>& files) {
+  for (const std::string& path : files) {
+    const Opened file(path);
+    ::fdatasync(file.descriptor());  // pages that are not written yet stay
+    ::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+}
+
+void fill_page_cache(const std::vector<std::string>& files) {
+  std::vector<char> block(1 << 20);
+  for (const std::string& path : files) {
+    const Opened file(path);
+    for (int64_t at = 0, got = 1; got > 0; at += got) got = ::pread(file.descriptor(), block.data(), block.size(), at);
+  }
+}
+
+double sequential_read_rate(const std::vector<std::string>& files, int threads, double seconds) {
+  if (files.empty()) return 0;
+  return rate_of(threads, seconds, [&](int reader, double deadline) {
+    std::vector<char> block(1 << 20);
+    double bytes = 0;
+    // Readers share out the files, and a single file by stretches.
+    for (size_t f = 0; f < files.size(); ++f) {
+      const bool shared = files.size() < static_cast<size_t>(threads);
+      if (!shared && f % static_cast<size_t>(threads) != static_cast<size_t>(reader)) continue;
+      const Opened file(files[f]);
+      const int64_t part = shared ? file.bytes() / threads : file.bytes();
+      const int64_t first = shared ? part * reader : 0, last = first + part;
+      for (int64_t at = first; at < last;) {
+        const auto want = static_cast<size_t>(std::min<int64_t>(last - at, static_cast<int64_t>(block.size())));
+        const ssize_t got = ::pread(file.descriptor(), block.data(), want, at);
+        if (got <= 0) break;
+        at += got;
+        bytes += static_cast<double>(got);
+        if (now_seconds() > deadline) return bytes;
+      }
+    }
+    return bytes;
+  });
+}
+
+double random_read_rate(const std::vector<std::string>& files, int64_t block, int threads, double seconds,
+                        uint64_t seed) {
+  if (block < 1) throw Error("[storage] blocks of {} bytes; legal: at least 1", block);
+  std::vector<std::string> large;
+  for (const std::string& file : files)
+    if (static_cast<int64_t>(std::filesystem::file_size(file)) > 0) large.push_back(file);
+  if (large.empty()) return 0;
+  return rate_of(threads, seconds, [&](int reader, double deadline) {
+    Rng rng(seed, static_cast<uint64_t>(reader));
+    std::vector<char> buffer(static_cast<size_t>(block));
+    double bytes = 0;
+    // One file a set: it stays open. Many: opening each is part of reading it.
+    std::optional<Opened> only;
+    if (large.size() == 1) only.emplace(large[0]);
+    while (now_seconds() < deadline) {
+      std::optional<Opened> chosen;
+      if (!only) chosen.emplace(large[rng.next_below(large.size())]);
+      const Opened& file = only ? *only : *chosen;
+      const int64_t places = std::max<int64_t>(1, file.bytes() - block + 1);
+      const auto at = static_cast<int64_t>(rng.next_below(static_cast<uint64_t>(places)));
+      const ssize_t got = ::pread(file.descriptor(), buffer.data(), buffer.size(), at);
+      if (got <= 0) break;
+      bytes += static_cast<double>(got);
+    }
+    return bytes;
+  });
+}
+
+double mapped_read_rate(const std::vector<std::string>& files, int64_t block, bool in_order, int threads,
+                        double seconds, uint64_t seed) {
+  if (block < 1) throw Error("[storage] blocks of {} bytes; legal: at least 1", block);
+  const auto largest =
+      std::ranges::max_element(files, {}, [](const std::string& f) { return std::filesystem::file_size(f); });
+  if (largest == files.end()) return 0;
+  const Opened file(*largest);
+  if (file.bytes() == 0) return 0;
+  const auto bytes = static_cast<size_t>(file.bytes());
+  void* mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file.descriptor(), 0);
+  if (mapped == MAP_FAILED) throw Error("[storage] {}: cannot be mapped", *largest);
+  const int64_t size = std::min(block, file.bytes()), places = file.bytes() - size + 1;
+  const double rate = rate_of(threads, seconds, [&](int reader, double deadline) {
+    Rng rng(seed, static_cast<uint64_t>(reader));
+    std::vector<char> buffer(static_cast<size_t>(size));
+    double copied = 0;
+    int64_t at = places / threads * reader;
+    while (now_seconds() < deadline)
+      for (int k = 0; k < 16; ++k, copied += static_cast<double>(size)) {
+        __builtin_memcpy(buffer.data(), static_cast<const char*>(mapped) + at, buffer.size());
+        asm volatile("" ::"r"(buffer.data()) : "memory");  // the copy is wanted though nobody looks at it
+        at = in_order ? (at + size < places ? at + size : 0)
+                      : static_cast<int64_t>(rng.next_below(static_cast<uint64_t>(places)));
+      }
+    return copied;
+  });
+  ::munmap(mapped, bytes);
+  return rate;
+}
+
+std::optional<ReadCounters> read_counters() {
+  std::ifstream file("/proc/self/io");
+  ReadCounters counters;
+  int found = 0;
+  for (std::string name; file >> name;) {
+    double value = 0;
+    file >> value;
+    if (name == "rchar:") counters.asked_bytes = value, ++found;
+    if (name == "read_bytes:") counters.storage_bytes = value, ++found;
+  }
+  return found == 2 ? std::optional(counters) : std::nullopt;
+}
+
+}  // namespace d5
