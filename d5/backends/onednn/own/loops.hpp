@@ -72,7 +72,6 @@ struct Loops {
   void (*fill)(float*, float, int64_t n);
   void (*stream)(void* to, const void* from, int64_t bytes);  // a copy past the caches
   void (*fence)();
-  void (*prefetch)(const void*, int64_t bytes);  // to the second cache
 
   // By Reduce: of a line, of results on the way, and sums[i] = sums[i] (+) x[i] (+) x[stride + i] (+) ... of so many
   // rows.

@@ -12,7 +12,7 @@
 namespace d5::onednn::own {
 namespace {
 
-constexpr Index most_rows = 4, piece_elements = 1024;
+constexpr Index most_rows = 4, piece_elements = 512, statistics_elements = 2048;
 
 class NormalizationKernel final : public OwnKernel {
  protected:
@@ -147,28 +147,19 @@ class NormalizationKernel final : public OwnKernel {
     }
   };
 
-  // While a group is written the statistics of the next one are taken, so that memory is read and written at once.
   void forward_rows(const Buffers& b, int part, Index first, Index last) const {
-    float* rooms = floats(part_scratch(b, part), room_at_);
-    Group now, next;
-    Index start = first, rows = 0;  // of the group that is written
-    for (Index coming = first; coming < last || rows > 0; coming += group_rows_) {
-      const Index more = std::clamp<Index>(last - coming, 0, group_rows_);
-      float* room = rooms + (coming - first) / group_rows_ % 2 * group_rows_ * g_.length;
-      std::array<Statistics, most_rows> statistics;
-      for (Index r = 0; r < more; ++r)
-        next.x[r] = load_row(x_, b, (coming + r) * g_.length, g_.length, room + r * g_.length);
-      for (Index at = 0; at < g_.length; at += piece_elements)
-        for (Index r = 0; r < std::max(rows, more); ++r) {
-          const Index count = std::min(piece_elements, g_.length - at);
-          if (r < rows) write_piece(b, now, start + r, r, at, count);
-          if (r < more) statistics[r].take(next.x[r] + at, count, centred_);
-        }
-      for (Index r = 0; r < more; ++r) finish_statistics(b, next, coming + r, r, statistics[r]);
-      std::swap(now, next);
-      start = coming;
-      rows = more;
-    }
+    float* room = floats(part_scratch(b, part), room_at_);
+    Group g;
+    for_each_group(first, last, [&](Index start, Index rows) {
+      for (Index r = 0; r < rows; ++r) {
+        g.x[r] = load_row(x_, b, (start + r) * g_.length, g_.length, room + r * g_.length);
+        Statistics of_row;
+        for (Index at = 0; at < g_.length; at += statistics_elements)
+          of_row.take(g.x[r] + at, std::min(statistics_elements, g_.length - at), centred_);
+        finish_statistics(b, g, start + r, r, of_row);
+      }
+      for_each_piece(rows, [&](Index r, Index at, Index count) { write_piece(b, g, start + r, r, at, count); });
+    });
   }
 
   void finish_statistics(const Buffers& b, Group& g, Index row, Index r, const Statistics& of_row) const {

@@ -56,10 +56,9 @@ class SoftmaxKernel final : public OwnKernel {
         if (inner_ == 1) {
           pass == Pass::forward ? p.forward_line(i * size_) : p.backward_line(i * size_);
         } else {
-          const auto base = [&](Index block) { return block / blocks * size_ * inner_ + block % blocks * columns_; };
-          const Index n = std::min(columns_, inner_ - i % blocks * columns_);
-          pass == Pass::forward ? p.forward_columns(base(i), n, base(std::min(i + 1, last - 1)))
-                                : p.backward_columns(base(i), n);
+          const Index column = i % blocks * columns_, base = i / blocks * size_ * inner_ + column;
+          const Index n = std::min(columns_, inner_ - column);
+          pass == Pass::forward ? p.forward_columns(base, n) : p.backward_columns(base, n);
         }
       }
       if (streamed_) loops().fence();
@@ -100,7 +99,7 @@ class SoftmaxKernel final : public OwnKernel {
         loops().softmax_gradient(to(k.dx_, offset), y, dy, loops().dot(y, dy, n), n);
     }
 
-    void forward_columns(Index base, Index n, Index next) const {
+    void forward_columns(Index base, Index n) const {
       float *top = tile(0), *sum = tile(1);
       loops().fill(top, -INFINITY, n);
       loops().fill(sum, 0.0f, n);
@@ -115,7 +114,6 @@ class SoftmaxKernel final : public OwnKernel {
       }
       for (Index i = 0; i < k.size_; ++i) {
         const Values in[3] = {line(k.x_, base + i * k.inner_), {top}, {sum}};
-        if (k.streamed_) loops().prefetch(line(k.x_, next + i * k.inner_).data, n * tile_type_bytes(k.x_.type));
         last.value(in, to(k.y_, base + i * k.inner_), n, k.none_);
       }
     }

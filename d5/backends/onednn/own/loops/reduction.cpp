@@ -71,16 +71,17 @@ void log_sum_exp_merge(float* top, float* sum, const float* x, int64_t stride, i
 }
 // In pieces that stay in the first cache between the two passes.
 void log_sum_exp_pair(const float* x, int64_t n, float pair[2]) {
+  constexpr int64_t most = 4 * tile_elements;
   float top = -__builtin_inff(), sum = 0.0f;
-  for (int64_t at = 0; at < n; at += tile_elements) {
-    const int64_t count = n - at < tile_elements ? n - at : tile_elements;
-    const float *piece = x + at, most = reduce<Largest>(piece, count), old = top;
-    if (!(most <= top)) top = most;
+  for (int64_t at = 0; at < n; at += most) {
+    const int64_t count = n - at < most ? n - at : most;
+    const float *piece = x + at, highest = reduce<Largest>(piece, count), old = top;
+    if (!(highest <= top)) top = highest;
     const float base = absolute(spread(top))[0] == __builtin_inff() ? 0.0f : top;
     if (old != top) sum *= exp_of(spread(old - base))[0];
     sum += joined_line<Plus>(
         count, [=](auto place) __attribute__((always_inline)) {
-          place.prefetch(piece + tile_elements);
+          place.prefetch(piece + most);
           return exp_of(place(piece) - base);
         });
     if (top != top) break;

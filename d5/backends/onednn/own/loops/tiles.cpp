@@ -7,10 +7,6 @@ namespace {
 
 void fill(float* y, float value, int64_t n) { D5_EACH(n) y[i] = value; }
 
-void prefetch(const void* data, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(data) + i, 0, 2);
-}
-
 // ---- reductions
 template <class Join>
 void merge_rows(float* sums, const float* x, int64_t stride, int64_t rows, int64_t n) {
@@ -84,7 +80,6 @@ const Loops table = {
     .fill = fill,
     .stream = stream,
     .fence = fence,
-    .prefetch = prefetch,
     .reduce = {reduce<Plus>, reduce<Times>, reduce<Largest>, reduce<Smallest>, reduce<PlusMagnitude>,
                reduce<PlusSquare>},
     .merge = {merge<Plus>, merge<Times>, merge<Largest>, merge<Smallest>, merge<Plus>, merge<Plus>},
