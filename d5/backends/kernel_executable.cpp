@@ -46,6 +46,32 @@ void apply(const Contribution& c) {
     store_from_double(c.to_type, c.to, i, load_as_double(c.to_type, c.to, i) + load_as_double(c.from_type, c.from, i));
 }
 
+// Sums of gradients run as the backend's Sum.
+std::unique_ptr<Kernel> make_sum(const PlannedValue& value, size_t parts, int slots, const FindKernel& find) {
+  const CompileOptions options{.slots = slots, .layout = LayoutChoice::plain};
+  const Node node{.op = "Sum", .name = "gradient of " + value.name};
+  const auto op = make_operator(node);
+  const Index elements = native_elements(value.gradient_bytes(), value.spec.dtype);
+  const TensorSpec spec{value.spec.dtype, {elements}};
+  KernelSetup setup{.node = node,
+                    .op = *op,
+                    .inputs = std::vector<TensorSpec>(parts, spec),
+                    .outputs = {spec},
+                    .options = options,
+                    .wants_gradient = std::vector<bool>(parts, false),
+                    .is_parameter = std::vector<bool>(parts, false),
+                    .plain_inputs = std::vector<bool>(parts, true),
+                    .plain_outputs = {true}};
+  setup.input_layouts.resize(parts);
+  setup.input_gradient_layouts.resize(parts);
+  setup.output_layouts.resize(1);
+  setup.output_gradient_layouts.resize(1);
+  FoundKernel found = find_kernel(setup, find);
+  if (!found.reason.empty()) found.kernel = make_kernel("reference", "Sum", "builtin");
+  found.kernel->prepare(setup);
+  return std::move(found.kernel);
+}
+
 class KernelExecutable final : public Executable {
  public:
   KernelExecutable(const Graph& graph, ParameterSet& parameters, const CompileOptions& options, const FindKernel& find)
@@ -55,11 +81,10 @@ class KernelExecutable final : public Executable {
         parameters_(parameters),
         joined_(plan_, parameters_),
         in_set_(joined_.in_set),
-        buffers_(options_.recompute_above > 0 ? plan_buffers_within(plan_, options_, in_set_, room_to_share())
+        buffers_(options_.recompute_above > 0 ? plan_buffers_within(plan_, options_, in_set_, room_to_share(find))
                                               : plan_buffers(plan_, options_, in_set_)),
         memory_(std::make_shared<LimitedMemory>(graph.name, options.memory_limit)),
-        store_(buffers_, plan_.alone || options_.keep_all, options_.slots, memory_),
-        sum_options_({.slots = options.slots, .layout = LayoutChoice::plain}) {
+        store_(buffers_, plan_.alone || options_.keep_all, options_.slots, memory_) {
     find_again();
     for (const auto& [name, tensor] : graph_.constants) write(Role::value, name, tensor, 0);
     make_sums(find);
@@ -300,14 +325,23 @@ class KernelExecutable final : public Executable {
     refreshed_[slot] = parameters_.version() + writes_;
   }
 
-  // Of what may be taken, what is left for the arena: gradients of parameters that several steps contribute to lie
-  // beside it.
-  size_t room_to_share() const {
-    size_t most = 0;
-    for (size_t s = 0; options_.mode == Mode::training && s < plan_.steps.size(); ++s)
+  // Of what may be taken, what is left for the arena: beside it lie gradients of parameters that several steps
+  // contribute to, and what sums of gradients need.
+  size_t room_to_share(const FindKernel& find) const {
+    if (options_.mode != Mode::training) return options_.recompute_above;
+    size_t most = 0, scratch = 0;
+    std::vector<size_t> readers(plan_.values.size(), 0);
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
       most = std::max(most, beside(s, false));
-    most *= static_cast<size_t>(options_.slots);
-    return options_.recompute_above - std::min(most, options_.recompute_above);
+      const PlannedStep& step = plan_.steps[s];
+      for (size_t i = 0; i < step.inputs.size(); ++i)
+        if (step.wants_gradient[i]) ++readers[plan_.root(step.inputs[i])];
+    }
+    for (size_t v = 0; v < readers.size(); ++v)
+      if (readers[v] > 1)
+        scratch = std::max(scratch, make_sum(plan_.values[v], readers[v], options_.slots, find)->scratch_bytes());
+    const size_t taken = most * static_cast<size_t>(options_.slots) + scratch;
+    return options_.recompute_above - std::min(taken, options_.recompute_above);
   }
 
   // Before the last step of a segment runs backward, some of the segment run forward again.
@@ -321,42 +355,20 @@ class KernelExecutable final : public Executable {
     }
   }
 
-  // Sums of gradients run as the backend's Sum.
   void make_sums(const FindKernel& find) {
     if (options_.mode != Mode::training) return;
     sums_.resize(plan_.steps.size());
+    const auto add = [&](const std::vector<GradientSum>& wanted, std::vector<std::unique_ptr<Kernel>>& sums) {
+      for (const GradientSum& sum : wanted) {
+        sums.push_back(make_sum(plan_.values[sum.value], sum.parts.size(), options_.slots, find));
+        most_scratch_ = std::max(most_scratch_, sums.back()->scratch_bytes());
+      }
+    };
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      for (const GradientSum& sum : buffers_.uses[s].before) sums_[s].before.push_back(make_sum(sum, find));
-      for (const GradientSum& sum : buffers_.uses[s].after) sums_[s].after.push_back(make_sum(sum, find));
+      add(buffers_.uses[s].before, sums_[s].before);
+      add(buffers_.uses[s].after, sums_[s].after);
     }
     if (most_scratch_ > 0) sum_scratch_ = make_buffer(memory_, most_scratch_);
-  }
-
-  std::unique_ptr<Kernel> make_sum(const GradientSum& sum, const FindKernel& find) {
-    const PlannedValue& value = plan_.values[sum.value];
-    const Node node{.op = "Sum", .name = "gradient of " + value.name};
-    const auto op = make_operator(node);
-    const Index elements = native_elements(value.gradient_bytes(), value.spec.dtype);
-    const TensorSpec spec{value.spec.dtype, {elements}};
-    const size_t n = sum.parts.size();
-    KernelSetup setup{.node = node,
-                      .op = *op,
-                      .inputs = std::vector<TensorSpec>(n, spec),
-                      .outputs = {spec},
-                      .options = sum_options_,
-                      .wants_gradient = std::vector<bool>(n, false),
-                      .is_parameter = std::vector<bool>(n, false),
-                      .plain_inputs = std::vector<bool>(n, true),
-                      .plain_outputs = {true}};
-    setup.input_layouts.resize(n);
-    setup.input_gradient_layouts.resize(n);
-    setup.output_layouts.resize(1);
-    setup.output_gradient_layouts.resize(1);
-    FoundKernel found = find_kernel(setup, find);
-    if (!found.reason.empty()) found.kernel = make_kernel("reference", "Sum", "builtin");
-    found.kernel->prepare(setup);
-    most_scratch_ = std::max(most_scratch_, found.kernel->scratch_bytes());
-    return std::move(found.kernel);
   }
 
   void bind() {
@@ -499,7 +511,6 @@ class KernelExecutable final : public Executable {
   KernelBuffers buffers_;
   std::shared_ptr<Memory> memory_;
   KernelStore store_;
-  CompileOptions sum_options_;
   std::vector<Sums> sums_;  // by step
   std::shared_ptr<Buffer> sum_scratch_;
   std::vector<std::shared_ptr<Buffer>> beside_;

@@ -24,7 +24,7 @@ struct Tiramisu {
             {"blocks", "layers of each block on the way down, the last at the bottom", "2x2x2x4x5"},
             {"growth", "maps that a layer adds", 32},
             {"filters", "maps of the first convolution", 64},
-            {"kernel", "of a layer", 5},
+            {"filter", "size of the filters of a layer", 5},
             {"batch_norm", "normalise", true},
             {"dropout", "after every layer", 0.2}};
   }
@@ -40,7 +40,7 @@ struct Tiramisu {
     if (height < 1 || width < 1 || height % smallest != 0 || width % smallest != 0)
       throw UsageError("[tiramisu] the image is {} x {}; multiples of {} are wanted ({} blocks)", height, width,
                        smallest, blocks.rank());
-    const Index growth = v.integer("growth", 0), kernel = v.integer("kernel", 0);
+    const Index growth = v.integer("growth", 0), kernel = v.integer("filter", 0);
     Builder b("tiramisu", batch, dtype);
     const auto layer = [&](const std::string& name, const Edge& x, Index maps, Index size, Index stride) {
       Edge y = b.conv(name + ".conv", x, maps, size, {.stride = stride, .pad = size / 2});

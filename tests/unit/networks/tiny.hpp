@@ -46,7 +46,7 @@ inline const std::map<std::string, Attributes>& tiny_networks() {
         {"blocks", "1x2x2"},
         {"growth", 2},
         {"filters", 3},
-        {"kernel", 3}}},
+        {"filter", 3}}},
       {"deeplab-v3-plus", {{"height", 16}, {"width", 24}, {"channels", 2}, {"maps", 4}}},
       {"hep-cnn", {{"size", 16}, {"width", 3}}},
       {"cosmoflow", {{"size", 104}, {"width", 1}, {"hidden", 8}}},
