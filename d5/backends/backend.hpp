@@ -46,6 +46,13 @@ struct CompileOptions {
   bool keep_all = false;  // validation: every value of the graph
   // backward may be run several times after one forward, at the price of memory: what it reads stays.
   bool backward_again = false;
+  // Of what Executable::bytes counts: more is an OverLimit (backends/memory_limit.hpp), when it is compiled or, where
+  // memory is taken as it goes, when it runs. 0: no limit.
+  size_t memory_limit = 0;
+  // Backward may compute values again instead of keeping them, with as little to compute as brings bytes() down to
+  // this. 0: everything is kept.
+  size_t recompute_above = 0;
+  bool fuse = true;  // false: every node is a step of its own
 
   bool keeps(const std::string& value) const;
 };
@@ -111,6 +118,8 @@ class Executable {
   // Why results of this pass are rounded to the tensors' own type (where that is narrower than f32) before they are
   // final: a library that adds in bf16. A check then counts roundings of that type. Empty: f32 or wider up to the end.
   virtual std::string narrow_arithmetic(Pass) const { return ""; }
+  // Of bytes(): what kernels need beside their tensors. Empty: nobody knows.
+  virtual std::optional<size_t> workspace_bytes() const { return {}; }
 };
 
 // A point in time on the backend's own clock: device events on a GPU. The backend owns the event; the last hundred

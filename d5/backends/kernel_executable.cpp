@@ -5,6 +5,8 @@
 #include "d5/backends/kernel_memory.hpp"
 #include "d5/backends/kernel_parameters.hpp"
 #include "d5/backends/kernel_store.hpp"
+#include "d5/backends/memory_limit.hpp"
+#include "d5/backends/piecewise.hpp"
 #include "d5/core/convert.hpp"
 #include "d5/core/guard.hpp"
 #include "d5/core/parallel.hpp"
@@ -53,9 +55,12 @@ class KernelExecutable final : public Executable {
         parameters_(parameters),
         joined_(plan_, parameters_),
         in_set_(joined_.in_set),
-        buffers_(plan_buffers(plan_, options_, in_set_)),
-        store_(buffers_, plan_.alone || options_.keep_all, options_.slots),
+        buffers_(options_.recompute_above > 0 ? plan_buffers_within(plan_, options_, in_set_, room_to_share())
+                                              : plan_buffers(plan_, options_, in_set_)),
+        memory_(std::make_shared<LimitedMemory>(graph.name, options.memory_limit)),
+        store_(buffers_, plan_.alone || options_.keep_all, options_.slots, memory_),
         sum_options_({.slots = options.slots, .layout = LayoutChoice::plain}) {
+    find_again();
     for (const auto& [name, tensor] : graph_.constants) write(Role::value, name, tensor, 0);
     make_sums(find);
     bind();
@@ -81,6 +86,11 @@ class KernelExecutable final : public Executable {
     for (size_t s = plan_.steps.size(); s-- > 0;) {
       const PlannedStep& step = plan_.steps[s];
       const GradientUse& use = buffers_.uses[s];
+      for (const size_t again : again_[s]) {
+        if (run.observer) run.observer->node_begin(plan_.steps[again].shown, Pass::backward);
+        plan_.steps[again].kernel->forward(run.slot);
+        if (run.observer) run.observer->node_end(plan_.steps[again].shown, Pass::backward);
+      }
       if (!use.runs && use.before.empty() && use.after.empty()) continue;
       if (run.observer) run.observer->node_begin(step.shown, Pass::backward);
       for (const auto& sum : sums_[s].before) sum->forward(run.slot);
@@ -162,10 +172,22 @@ class KernelExecutable final : public Executable {
     return found.empty() ? overrun_of_parameters() : found;
   }
 
+  std::optional<size_t> workspace_bytes() const override {
+    size_t workspaces = 0, scratch = 0;
+    for (const PlannedStep& step : plan_.steps) {
+      workspaces += step.kernel->workspace_bytes();
+      scratch = std::max(scratch, step.kernel->scratch_bytes());
+    }
+    return workspaces + scratch;
+  }
+
   Facts kernels() const override {
     Facts facts;
-    for (const PlannedStep& step : plan_.steps)
-      facts.emplace_back(step.shown.name, (step.fallback ? "fallback: " : "") + step.kernel->implementation());
+    const std::vector<bool>& again = buffers_.recomputation.again;
+    for (size_t s = 0; s < plan_.steps.size(); ++s)
+      facts.emplace_back(plan_.steps[s].shown.name, (plan_.steps[s].fallback ? "fallback: " : "") +
+                                                        plan_.steps[s].kernel->implementation() +
+                                                        (!again.empty() && again[s] ? ", computed again" : ""));
     return facts;
   }
 
@@ -278,6 +300,27 @@ class KernelExecutable final : public Executable {
     refreshed_[slot] = parameters_.version() + writes_;
   }
 
+  // Of what may be taken, what is left for the arena: gradients of parameters that several steps contribute to lie
+  // beside it.
+  size_t room_to_share() const {
+    size_t most = 0;
+    for (size_t s = 0; options_.mode == Mode::training && s < plan_.steps.size(); ++s)
+      most = std::max(most, beside(s, false));
+    most *= static_cast<size_t>(options_.slots);
+    return options_.recompute_above - std::min(most, options_.recompute_above);
+  }
+
+  // Before the last step of a segment runs backward, some of the segment run forward again.
+  void find_again() {
+    again_.resize(plan_.steps.size());
+    const Recomputation& plan = buffers_.recomputation;
+    for (size_t s = plan_.steps.size(), last = none; s-- > 0;) {
+      if (plan.segment.empty()) return;
+      if (last == none || plan.segment[s] != plan.segment[last]) last = s;
+      if (plan.again[s]) again_[last].insert(again_[last].begin(), s);
+    }
+  }
+
   // Sums of gradients run as the backend's Sum.
   void make_sums(const FindKernel& find) {
     if (options_.mode != Mode::training) return;
@@ -286,7 +329,7 @@ class KernelExecutable final : public Executable {
       for (const GradientSum& sum : buffers_.uses[s].before) sums_[s].before.push_back(make_sum(sum, find));
       for (const GradientSum& sum : buffers_.uses[s].after) sums_[s].after.push_back(make_sum(sum, find));
     }
-    if (most_scratch_ > 0) sum_scratch_ = std::make_shared<Buffer>(host_memory(), most_scratch_);
+    if (most_scratch_ > 0) sum_scratch_ = make_buffer(memory_, most_scratch_);
   }
 
   std::unique_ptr<Kernel> make_sum(const GradientSum& sum, const FindKernel& find) {
@@ -367,7 +410,7 @@ class KernelExecutable final : public Executable {
     const bool adding = first_binding > 0;
     size_t most = 0;
     for (size_t s = 0; s < plan_.steps.size(); ++s) most = std::max(most, beside(s, adding));
-    beside_.push_back(std::make_shared<Buffer>(host_memory(), most * static_cast<size_t>(options_.slots)));
+    beside_.push_back(make_buffer(memory_, most * static_cast<size_t>(options_.slots)));
     beside_bytes_ += beside_.back()->bytes();
     for (int slot = 0; slot < options_.slots; ++slot) {
       contributions_[first_binding + slot].assign(plan_.steps.size(), {});
@@ -411,7 +454,7 @@ class KernelExecutable final : public Executable {
     const bool adding = binding >= options_.slots;
     Buffers buffers{.slot = slot,
                     .workspace = store_.at(buffers_.workspaces[s], slot),
-                    .scratch = store_.at(buffers_.scratch, slot),
+                    .scratch = store_.at(buffers_.scratches[s], slot),
                     .position = &positions_[slot]};
     const GradientUse* use = buffers_.uses.empty() ? nullptr : &buffers_.uses[s];
     for (size_t o = 0; o < step.outputs.size(); ++o) {
@@ -454,6 +497,7 @@ class KernelExecutable final : public Executable {
   KernelParameters joined_;
   const std::vector<bool>& in_set_;  // by value
   KernelBuffers buffers_;
+  std::shared_ptr<Memory> memory_;
   KernelStore store_;
   CompileOptions sum_options_;
   std::vector<Sums> sums_;  // by step
@@ -466,13 +510,16 @@ class KernelExecutable final : public Executable {
   std::vector<Position> positions_;                                    // by slot
   std::vector<std::vector<std::vector<Contribution>>> contributions_;  // by binding, step
   std::vector<std::vector<Gradient>> ready_;                           // by step
+  std::vector<std::vector<size_t>> again_;                             // by step: what runs forward again before it
 };
 
 }  // namespace
 
 std::unique_ptr<Executable> compile_kernels(const Graph& graph, ParameterSet& parameters, const CompileOptions& options,
                                             const FindKernel& find) {
-  return std::make_unique<KernelExecutable>(graph, parameters, options, find);
+  const JoinedPieces joined = join_pieces(graph, options);
+  if (joined.pieces.empty()) return std::make_unique<KernelExecutable>(graph, parameters, options, find);
+  return std::make_unique<KernelExecutable>(joined.graph, parameters, options, piecewise_finder(find, joined.pieces));
 }
 
 }  // namespace d5

@@ -76,7 +76,7 @@ void KernelPlan::form_steps() {
     if (taken[n]) continue;
     PlannedStep step = single(n);
     step.kernel = find_kernel_(graph_.nodes[n]);
-    while (step.kernel) {
+    while (step.kernel && options_.fuse) {
       const auto next = next_member(step);
       if (!next || taken[*next]) break;
       PlannedStep longer = joined(step, *next);

@@ -10,9 +10,15 @@ bool at(const std::vector<bool>& list, size_t i) { return i < list.size() && lis
 
 class Planner {
  public:
-  Planner(const KernelPlan& plan, const CompileOptions& options, const std::vector<bool>& in_set)
-      : plan_(plan), options_(options), in_set_(in_set), training_(options.mode == Mode::training) {
-    end_ = training_ ? 2 * plan.steps.size() : plan.steps.size();
+  Planner(const KernelPlan& plan, const CompileOptions& options, const std::vector<bool>& in_set,
+          const Recomputation& recomputation)
+      : plan_(plan),
+        options_(options),
+        in_set_(in_set),
+        training_(options.mode == Mode::training),
+        times_(plan.steps.size(), recomputation) {
+    end_ = !training_ || plan.steps.empty() ? plan.steps.size() : times_.backward[0] + 1;
+    all_.recomputation = recomputation;
   }
 
   KernelBuffers run() {
@@ -27,8 +33,9 @@ class Planner {
   }
 
  private:
-  size_t forward_time(size_t s) const { return s; }
-  size_t backward_time(size_t s) const { return 2 * plan_.steps.size() - 1 - s; }
+  size_t forward_time(size_t s) const { return times_.forward[s]; }
+  size_t again_time(size_t s) const { return times_.again[s]; }
+  size_t backward_time(size_t s) const { return times_.backward[s]; }
   size_t last_time() const { return std::max<size_t>(end_, 1) - 1; }
 
   size_t add(std::string name, size_t bytes, size_t first, size_t last, bool fixed = false) {
@@ -37,16 +44,23 @@ class Planner {
   }
   BufferLife& life(size_t buffer) { return all_.buffers[buffer].life; }
 
-  // By root: from the step that makes it to the last that reads it.
+  // By root: from the step that makes it to the last that reads it; made again, from then on to the last.
   void find_lives() {
     first_.assign(plan_.values.size(), 0);
     last_.assign(plan_.values.size(), 0);
+    first_again_.assign(plan_.values.size(), none);
+    last_again_.assign(plan_.values.size(), 0);
     stays_.assign(plan_.values.size(), false);
     for (const PlannedValue& value : plan_.values)
       if (value.kept || value.input || value.fixed()) stays_[value.root] = true;
+    for (size_t s = 0; s < plan_.steps.size(); ++s)
+      for (const size_t v : plan_.steps[s].outputs)
+        if (v != none && !stays_[v]) first_again_[v] = last_again_[v] = again_time(s);
     const auto lives = [&](size_t v, size_t time) {
       if (options_.backward_again && time >= plan_.steps.size()) time = last_time();
-      last_[plan_.root(v)] = std::max(last_[plan_.root(v)], time);
+      const size_t r = plan_.root(v);
+      size_t& last = time >= plan_.steps.size() && first_again_[r] != none ? last_again_[r] : last_[r];
+      last = std::max(last, time);
     };
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       const PlannedStep& step = plan_.steps[s];
@@ -58,6 +72,7 @@ class Planner {
       for (size_t i = 0; i < step.inputs.size(); ++i)
         if (step.inputs[i] != none) {
           lives(step.inputs[i], forward_time(s));
+          if (again_time(s) != none) lives(step.inputs[i], again_time(s));
           const auto& reads = step.memory.backward_inputs;
           if (training_ && step.backward && (!reads || at(*reads, i))) lives(step.inputs[i], backward_time(s));
         }
@@ -83,8 +98,10 @@ class Planner {
         if (const size_t taken = o == 0 ? taken_by(s) : none; taken != none) {
           all_.values[v] = taken;
           life(taken).last = std::max(life(taken).last, last);
+          for (LifeStretch& stretch : life(taken).more) stretch.last = std::max(stretch.last, last_again_[v]);
         } else {
           all_.values[v] = add(plan_.values[v].name, plan_.values[v].bytes(), first_[v], last);
+          if (first_again_[v] != none) life(all_.values[v]).more = {{first_again_[v], last_again_[v]}};
         }
       }
     }
@@ -110,6 +127,10 @@ class Planner {
       if (v == none) return false;
       const size_t r = plan_.root(v);
       const auto same = [&](size_t other) { return other != none && plan_.root(other) == r; };
+      // Both are made again, one soon after the other, or neither is.
+      if ((first_again_[r] == none) != (again_time(s) == none)) return false;
+      if (stays_[result] && again_time(s) != none) return false;
+      if (first_again_[r] != none && last_again_[r] != again_time(s)) return false;
       return !stays_[r] && !in_set_[r] && last_[r] == forward_time(s) &&
              std::ranges::count_if(step.inputs, same) == 1 && plan_.values[r].bytes() == plan_.values[result].bytes();
     };
@@ -253,27 +274,39 @@ class Planner {
   }
 
   void place_workspaces() {
-    size_t scratch = 0;
+    // Apart, every buffer has guards: one for all steps, then.
+    const bool one = plan_.alone || options_.keep_all;
+    size_t most = 0;
+    for (const PlannedStep& step : plan_.steps) most = std::max(most, step.kernel->scratch_bytes());
+    const size_t shared = one ? add("the scratch memory", most, 0, last_time()) : none;
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      const Kernel& kernel = *plan_.steps[s].kernel;
+      const PlannedStep& step = plan_.steps[s];
       const bool kept = !training_;  // what was derived from parameters
+      const size_t again = again_time(s);
       const size_t last = kept || options_.backward_again ? last_time()
-                          : plan_.steps[s].backward       ? backward_time(s)
+                          : step.backward                 ? backward_time(s)
                                                           : forward_time(s);
-      all_.workspaces.push_back(add("the workspace of " + plan_.steps[s].shown.name, kernel.workspace_bytes(),
-                                    kept ? 0 : forward_time(s), last));
-      scratch = std::max(scratch, kernel.scratch_bytes());
+      all_.workspaces.push_back(add("the workspace of " + step.shown.name, step.kernel->workspace_bytes(),
+                                    kept ? 0 : forward_time(s), again == none ? last : forward_time(s)));
+      if (again != none) life(all_.workspaces.back()).more = {{again, last}};
+      all_.scratches.push_back(one ? shared
+                                   : add("the scratch memory of " + step.shown.name, step.kernel->scratch_bytes(),
+                                         forward_time(s), forward_time(s)));
+      if (one) continue;
+      if (again != none) life(all_.scratches.back()).more.push_back({again, again});
+      if (training_) life(all_.scratches.back()).more.push_back({backward_time(s), backward_time(s)});
     }
-    all_.scratch = add("the scratch memory", scratch, 0, last_time());
   }
 
   const KernelPlan& plan_;
   const CompileOptions& options_;
   const std::vector<bool>& in_set_;
   const bool training_;
+  const StepTimes times_;
   size_t end_;
   KernelBuffers all_;
-  std::vector<size_t> first_, last_;        // by root
+  std::vector<size_t> first_, last_;  // by root
+  std::vector<size_t> first_again_, last_again_;
   std::vector<bool> stays_, made_;          // by root
   std::vector<std::vector<size_t>> parts_;  // by root: the summands of its gradient
   std::vector<size_t> holders_;             // by buffer: gradients that it is a summand of
@@ -281,8 +314,24 @@ class Planner {
 
 }  // namespace
 
-KernelBuffers plan_buffers(const KernelPlan& plan, const CompileOptions& options, const std::vector<bool>& in_set) {
-  return Planner(plan, options, in_set).run();
+bool Recomputation::any() const { return std::ranges::find(again, true) != again.end(); }
+
+StepTimes::StepTimes(size_t steps, const Recomputation& recomputation)
+    : forward(steps), again(steps, none), backward(steps) {
+  for (size_t s = 0; s < steps; ++s) forward[s] = s;
+  size_t time = steps;
+  const auto segment = [&](size_t s) { return recomputation.segment.empty() ? 0 : recomputation.segment[s]; };
+  for (size_t end = steps, begin = 0; end > 0; end = begin) {
+    for (begin = end - 1; begin > 0 && segment(begin - 1) == segment(end - 1);) --begin;
+    for (size_t s = begin; s < end; ++s)
+      if (!recomputation.again.empty() && recomputation.again[s]) again[s] = time++;
+    for (size_t s = end; s-- > begin;) backward[s] = time++;
+  }
+}
+
+KernelBuffers plan_buffers(const KernelPlan& plan, const CompileOptions& options, const std::vector<bool>& in_set,
+                           const Recomputation& recomputation) {
+  return Planner(plan, options, in_set, recomputation).run();
 }
 
 }  // namespace d5

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "d5/backends/piecewise.hpp"
+
 namespace d5 {
 
 FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
@@ -222,7 +224,8 @@ std::optional<std::string> why_not_kernels(const Graph& graph, const CompileOpti
   if (options.kernel != "builtin")
     if (auto reason = why_not_named(graph, options.kernel, std::string(backend))) return reason;
   try {
-    const KernelPlan plan(graph, options, find);
+    const JoinedPieces joined = join_pieces(graph, options);
+    const KernelPlan plan(joined.graph, options, piecewise_finder(find, joined.pieces));
   } catch (const UsageError&) {
     throw;
   } catch (const Error& error) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "d5/backends/memory_limit.hpp"
 #include "d5/core/guard.hpp"
 
 namespace d5 {
@@ -17,15 +18,22 @@ constexpr size_t large_bytes = 4 << 20, large_gap_bytes = 66880;
 size_t gap(size_t bytes) { return bytes < large_bytes ? 0 : large_gap_bytes; }
 }  // namespace
 
-KernelStore::KernelStore(const KernelBuffers& plan, bool guarded, int slots) {
-  offsets_.assign(slots, std::vector<size_t>(plan.buffers.size(), 0));
-  const size_t bytes = guarded ? lay_apart(plan, slots) : lay_shared(plan, slots);
-  memory_ = std::make_shared<Buffer>(host_memory(), bytes);
+KernelStore::KernelStore(const KernelBuffers& plan, bool guarded, int slots, const std::shared_ptr<Memory>& memory) {
+  size_t bytes = 0;
+  if (guarded) {
+    bytes = lay_apart(plan, slots);
+  } else {
+    SharedPlaces places = share_places(plan, slots);
+    offsets_ = std::move(places.offsets);
+    bytes = places.bytes;
+  }
+  memory_ = make_buffer(memory, bytes);
   std::memset(memory_->data(), 0, memory_->bytes());  // touched once here; padding of native layouts must be zero
   for (const Guard& guard : guards_) set_guard(base() + guard.begin, guard.bytes);
 }
 
 size_t KernelStore::lay_apart(const KernelBuffers& plan, int slots) {
+  offsets_.assign(slots, std::vector<size_t>(plan.buffers.size(), 0));
   size_t end = guard_bytes;
   guards_.push_back({0, guard_bytes, ""});
   for (size_t i = 0; i < plan.buffers.size(); ++i)
@@ -42,22 +50,25 @@ size_t KernelStore::lay_apart(const KernelBuffers& plan, int slots) {
   return end;
 }
 
-size_t KernelStore::lay_shared(const KernelBuffers& plan, int slots) {
+SharedPlaces share_places(const KernelBuffers& plan, int slots) {
+  SharedPlaces places{std::vector(static_cast<size_t>(slots), std::vector<size_t>(plan.buffers.size(), 0))};
   std::vector<BufferLife> lives;
-  size_t end = 0;
+  size_t& end = places.bytes;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlannedBuffer& buffer = plan.buffers[i];
     lives.push_back(buffer.fixed ? BufferLife{} : buffer.life);
     lives.back().bytes += gap(lives.back().bytes);
     if (!buffer.fixed) continue;
-    for (int slot = 0; slot < slots; ++slot) offsets_[slot][i] = end;
+    for (auto& offsets : places.offsets) offsets[i] = end;
     end += rounded(buffer.life.bytes + gap(buffer.life.bytes));
   }
   const MemoryPlan arena = plan_memory(lives);
-  for (int slot = 0; slot < slots; ++slot, end += arena.bytes)
+  for (auto& offsets : places.offsets) {
     for (size_t i = 0; i < lives.size(); ++i)
-      if (!plan.buffers[i].fixed) offsets_[slot][i] = end + arena.offsets[i];
-  return end;
+      if (!plan.buffers[i].fixed) offsets[i] = end + arena.offsets[i];
+    end += arena.bytes;
+  }
+  return places;
 }
 
 // A guard lies between two buffers: damage near its begin came from the one before, near its end from the one after.

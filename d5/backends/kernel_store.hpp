@@ -11,7 +11,7 @@ namespace d5 {
 
 class KernelStore {
  public:
-  KernelStore(const KernelBuffers&, bool guarded, int slots);
+  KernelStore(const KernelBuffers&, bool guarded, int slots, const std::shared_ptr<Memory>&);
 
   void* at(size_t buffer, int slot) const { return buffer == none ? nullptr : base() + offsets_[slot][buffer]; }
   size_t bytes() const { return memory_->bytes(); }
@@ -26,12 +26,18 @@ class KernelStore {
   };
 
   size_t lay_apart(const KernelBuffers&, int slots);
-  size_t lay_shared(const KernelBuffers&, int slots);
   char* base() const { return static_cast<char*>(memory_->data()); }
 
   std::vector<std::vector<size_t>> offsets_;  // by slot, buffer
   std::vector<Guard> guards_;                 // in the order of addresses
   std::shared_ptr<Buffer> memory_;
 };
+
+// Where buffers that share bytes lie; nothing is allocated.
+struct SharedPlaces {
+  std::vector<std::vector<size_t>> offsets;  // by slot, buffer
+  size_t bytes = 0;
+};
+SharedPlaces share_places(const KernelBuffers&, int slots);
 
 }  // namespace d5

@@ -32,7 +32,13 @@ class NetBench final : public Bench {
     for (const CaseField& field : network_fields()) legal.push_back(field.name);
     for (const Parameter& parameter : parameters) legal.push_back(parameter.name);
     check_names(fmt::format("[{}]", network), legal, fields);
-    complete_fields("[net]", network_fields(), fields, result);
+    Json given = fields;
+    if (given.contains("arena_limit") && given["arena_limit"].is_number_integer())
+      given["arena_limit"] = given["arena_limit"].get<double>();
+    complete_fields("[net]", network_fields(), given, result);
+    if (!(result["arena_limit"].get<double>() >= 0))
+      throw FieldError("arena_limit", fmt::format("[net] arena-limit is {} MiB; 0 (none) or more is legal",
+                                                  result["arena_limit"].dump()));
     if (result["batch"].get<Index>() < 1)
       throw FieldError("batch", fmt::format("[net] batch is {}; at least 1 is needed", result["batch"].dump()));
     for (const Parameter& parameter : parameters)
@@ -49,6 +55,9 @@ class NetBench final : public Bench {
   Record record(const CaseResult& result) const override {
     Record record = timed_record(result, rerun(result.fields), unremarkable(result.fields));
     add_net_metrics(result, record);
+    if (!result.prepared.empty())
+      for (const Json& warning : result.prepared.front().value("warnings", Json::array()))
+        record.warnings.push_back(warning);
     return record;
   }
 
@@ -56,7 +65,9 @@ class NetBench final : public Bench {
     return rerun_command("net", "network", fields, defaults(fields));
   }
 
-  std::vector<std::string> compared_fields() const override { return {"backend", "device", "environment"}; }
+  std::vector<std::string> compared_fields() const override {
+    return {"backend", "device", "environment", "transform", "kernel", "arena_limit"};
+  }
 
  private:
   std::vector<std::string> defaults(const Json& fields) const {

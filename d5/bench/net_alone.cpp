@@ -60,6 +60,7 @@ AloneTimer::AloneTimer(NetRun& net, const std::set<size_t>& nodes)
         open.outputs.push_back(name);
   CompileOptions options = net_.options();
   options.mode = Mode::inference;
+  options.memory_limit = 0;
   if (const auto reason = net_.backend().why_not(open, options))
     throw Error("[context] the values between operators cannot be read: {}", *reason);
   ParameterSet parameters(net_.compute_type(), net_.backend().memory(options.device));
@@ -114,6 +115,8 @@ AloneTimes AloneTimer::time(const std::vector<size_t>& nodes, Pass pass) {
   CompileOptions options = net_.options();
   if (std::ranges::none_of(alone.inputs, &GraphInput::differentiable)) options.mode = Mode::inference;
   options.input_gradients = options.mode == Mode::training;
+  options.backward_again = pass == Pass::backward;
+  options.memory_limit = options.recompute_above = 0;
   if (const auto reason = net_.backend().why_not(alone, options)) return {.why_not = *reason};
   ParameterSet parameters(net_.compute_type(), net_.backend().memory(options.device));
   const auto executable = net_.backend().compile(alone, parameters, options);

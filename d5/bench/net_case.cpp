@@ -8,7 +8,6 @@
 #include "d5/graph/onnx/read.hpp"
 #include "d5/graph/sizes.hpp"
 #include "d5/graph/trainable.hpp"
-#include "d5/graph/transform.hpp"
 #include "d5/networks/form.hpp"
 #include "d5/networks/loss.hpp"
 #include "d5/networks/network.hpp"
@@ -27,6 +26,8 @@ const std::vector<CaseField>& network_fields() {
       {"math", "strict", {"strict", "tf32", "bf16", "winograd"}},
       {"layout", "fast", {"fast", "plain"}},
       {"transform", ""},
+      {"kernel", "builtin"},
+      {"arena_limit", 0.0},
       {"cache", "hot", {"hot", "cold"}},
       {"deterministic", false},
       {"fallback", "error", {"error", "reference"}},
@@ -48,6 +49,16 @@ NetPass net_pass(const Json& fields) {
 
 CompileOptions net_compile_options(const Json& fields) {
   CompileOptions options;
+  const Execution execution = net_execution(fields);
+  options.kernel = fields.at("kernel");
+  options.fuse = execution.fuse;
+  options.gradients_in_set = execution.split;  // they are added up there; else nobody reads the set at this level
+  options.memory_limit = static_cast<size_t>(fields.at("arena_limit").get<double>() * (1 << 20));
+  // Where neither says how much, as little as can be.
+  if (execution.recompute)
+    options.recompute_above = execution.recompute_bytes > 0 ? execution.recompute_bytes
+                              : options.memory_limit > 0    ? options.memory_limit
+                                                            : 1;
   options.mode = net_pass(fields) == NetPass::forward ? Mode::inference : Mode::training;
   options.math = parse_math(fields.at("math").get<std::string>());
   options.layout = parse_layout(fields.at("layout").get<std::string>());
@@ -60,18 +71,22 @@ CompileOptions net_compile_options(const Json& fields) {
 
 namespace {
 
-// The first axis of data inputs, where the file leaves it free.
-void bind_batch(Graph& graph, Index samples) {
-  std::map<std::string, Index> sizes;
-  for (const GraphInput& input : graph.inputs) {
-    if (input.parameter || input.spec.shape.rank() == 0) continue;
-    if (!input.symbols.empty() && !input.symbols[0].empty())
-      sizes[input.symbols[0]] = samples;
-    else if (input.spec.shape[0] != samples)
-      throw UsageError("[net] {}: batch is {}, but input '{}' has a first size of {} that cannot be changed",
-                       graph.name, samples, input.name, input.spec.shape[0]);
+std::string transforms_of(const Json& fields) {
+  std::string names = fields.at("transform");
+  std::ranges::replace(names, '+', ',');
+  return names;
+}
+
+// Without those that change the batch.
+std::string without_batch(const std::string& names) {
+  std::string rest;
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find(',', begin), names.size());
+    const std::string one = names.substr(begin, end - begin);
+    if (!one.starts_with("batch:")) rest += (rest.empty() ? "" : ",") + one;
+    begin = end + 1;
   }
-  bind_sizes(graph, sizes);
+  return rest;
 }
 
 Graph untransformed(const Json& fields, std::optional<Index> batch) {
@@ -98,9 +113,16 @@ Graph untransformed(const Json& fields, std::optional<Index> batch) {
 }  // namespace
 
 Graph network_of(const Json& fields, std::optional<Index> batch) {
-  std::string names = fields.at("transform");
-  std::ranges::replace(names, '+', ',');
-  return transformed(untransformed(fields, batch), names);
+  const std::string names = transforms_of(fields);
+  return transformed(untransformed(fields, batch), batch ? without_batch(names) : names);
+}
+
+Execution net_execution(const Json& fields) { return execution_of(transforms_of(fields)); }
+
+Index samples_of(const Graph& graph) {
+  for (const GraphInput& input : graph.inputs)
+    if (!input.parameter && input.spec.shape.rank() > 0) return input.spec.shape[0];
+  return 1;
 }
 
 }  // namespace d5

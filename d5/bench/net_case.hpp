@@ -8,6 +8,7 @@
 
 #include "d5/backends/backend.hpp"
 #include "d5/bench/fields.hpp"
+#include "d5/graph/transform.hpp"
 
 namespace d5 {
 
@@ -21,9 +22,11 @@ bool is_file(const std::string& network);                           // an ONNX f
 
 NetPass net_pass(const Json& fields);
 CompileOptions net_compile_options(const Json& fields);
+Execution net_execution(const Json& fields);  // what its transforms ask for beside the graph
+Index samples_of(const Graph&);               // in one step: the first size of its first data input
 
-// In the form that the pass asks for, with its loss where it learns and one is known. `batch` replaces the field's;
-// 0 leaves the sizes of a file as they are.
+// In the form that the pass asks for, with its loss where it learns and one is known. `batch` replaces the field's, and
+// that of a transform; 0 leaves the sizes of a file as they are.
 Graph network_of(const Json& fields, std::optional<Index> batch = {});
 
 }  // namespace d5

@@ -98,7 +98,8 @@ int64_t samples_for_quantile(double p) {
 
 void add_net_metrics(const CaseResult& result, Record& record) {
   if (!record.metric("time")) return;
-  const auto batch = result.fields.at("batch").get<double>();
+  auto batch = result.fields.at("batch").get<double>();
+  if (!result.prepared.empty()) batch = result.prepared.front().value("samples_per_step", batch);
   add_throughput(batch, record);
   add_latency(result.samples, record);
   add_memory(result, record);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/bench/net_run.hpp"
 
+#include "d5/backends/memory_limit.hpp"
+#include "d5/bench/net_division.hpp"
+#include "d5/bench/step_split.hpp"
 #include "d5/bench/times_itself.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/graph/micro_batch.hpp"
 #include "d5/measure/resident_memory.hpp"
 
 namespace d5 {
@@ -25,17 +29,20 @@ Json to_json(const Facts& facts) {
 }  // namespace
 
 NetRun::NetRun(Json fields)
-    : fields_(std::move(fields)), pass_(net_pass(fields_)), options_(net_compile_options(fields_)) {}
+    : fields_(std::move(fields)),
+      pass_(net_pass(fields_)),
+      options_(net_compile_options(fields_)),
+      execution_(net_execution(fields_)) {}
 
 DType NetRun::compute_type() const {
   const DType type = parse_dtype(fields_.at("dtype").get<std::string>());
   return type == DType::bf16 || type == DType::f16 ? type : DType::f32;
 }
 
-NetRun::Built NetRun::build(const Graph& graph) {
+NetRun::Built NetRun::build(const Graph& graph, const CompileOptions& options) {
   Built built;
-  built.parameters = std::make_unique<ParameterSet>(compute_type(), backend_->memory(options_.device));
-  built.executable = backend_->compile(graph, *built.parameters, options_);
+  built.parameters = std::make_unique<ParameterSet>(compute_type(), backend_->memory(options.device));
+  built.executable = backend_->compile(graph, *built.parameters, options);
   return built;
 }
 
@@ -57,21 +64,31 @@ Outcome NetRun::open(Depth depth) {
   }
   graph_ = network_of(fields_);
   if (auto reason = backend_->why_not(graph_, options_)) return {.status = "unsupported", .reason = *reason};
+  Json& details = outcome.details;
+  details["samples_per_step"] = samples_of(graph_);
+  if (execution_.divide != Execution::Division::none)
+    if (auto reason = divide(details)) return {.status = "unsupported", .reason = *reason};
 
   // Inputs are the harness's own, so they are made before memory is looked at.
   const bool steps = depth > Depth::build;
   NetProblem inputs = steps ? make_net_inputs(graph_, options_.mode, fields_.at("seed").get<uint64_t>()) : NetProblem();
   const ResidentPeak peak;
-  timed_ = build(graph_);
-  Json& details = outcome.details;
+  try {
+    const NetProblem* values = steps ? &inputs : nullptr;
+    if (!execution_.split)
+      make_timed(values);
+    else if (auto reason = make_split(values, details))
+      return {.status = "unsupported", .reason = *reason};
+  } catch (const OverLimit& over) {
+    return {.status = "unsupported", .reason = over.what()};
+  }
   details["kernels"] = to_json(timed_.executable->kernels());
   details["backend"] = to_json(backend_->facts());
   details["memory_bytes"] = timed_.executable->bytes();
+  if (const auto workspace = timed_.executable->workspace_bytes()) details["workspace_bytes"] = *workspace;
   const Index parameter_bytes = timed_.parameters->elements() * static_cast<Index>(sizeof(float));
   details["parameter_bytes"] = parameter_bytes;
   if (!steps) return outcome;
-  write_values(inputs, *timed_.executable);
-  run_once(*timed_.executable);
   describe_memory(peak, parameter_bytes, details);
   check_before(inputs, outcome);
   return outcome;
@@ -89,7 +106,7 @@ void NetRun::describe_memory(const ResidentPeak& peak, Index parameter_bytes, Js
   }
   // Values and, where it learns, gradients of parameters beside what the executable has laid out.
   memory["planned_bytes"] =
-      static_cast<Index>(timed_.executable->bytes()) + parameter_bytes * (options_.mode == Mode::training ? 2 : 1);
+      static_cast<Index>(timed_.executable->bytes()) + parameter_bytes * (has_gradients_in_set() ? 2 : 1);
   if (options_.device != "cpu")
     memory["peak_unavailable"] = "the resident set is the host's, the case runs on " + options_.device;
   else if (const auto growth = peak.growth_bytes())
@@ -98,25 +115,109 @@ void NetRun::describe_memory(const ResidentPeak& peak, Index parameter_bytes, Js
     memory["peak_unavailable"] = peak.why_not();
 }
 
+// A library may keep the gradients of parameters in memory of its own, which it counts.
+bool NetRun::has_gradients_in_set() const {
+  if (options_.mode != Mode::training) return false;
+  for (const ParameterSet::Parameter& parameter : timed_.parameters->parameters()) {
+    if (!parameter.trainable) continue;
+    const Tensor gradient = timed_.executable->view(Executable::Role::gradient, parameter.name);
+    if (gradient.present()) return gradient.data() == timed_.parameters->gradient(parameter.name).data();
+  }
+  return true;
+}
+
+std::optional<std::string> NetRun::divide(Json& details) {
+  const Workspaces workspaces =
+      execution_.divide == Execution::Division::shared ? Workspaces::shared : Workspaces::side_by_side;
+  NetDivision division = divide_network(graph_, *backend_, options_, compute_type(), workspaces);
+  if (!division.why_not.empty()) return division.why_not;
+  pieces_ = std::move(division.pieces);
+  details["micro_batches"] = std::move(division.report);
+  return {};
+}
+
+void NetRun::make_timed(const NetProblem* inputs) {
+  timed_ = build(pieces_.empty() ? graph_ : with_micro_batches(graph_, pieces_), options_);
+  if (!inputs) return;
+  write_values(*inputs, *timed_.executable);
+  run_once(*timed_.executable);
+}
+
+// As many samples at once as are asked for, or as fit: where memory is taken as it goes, only a step tells.
+std::optional<std::string> NetRun::make_split(const NetProblem* inputs, Json& details) {
+  if (pass_ == NetPass::backward)
+    return "accumulate: forward and backward of a part follow each other; use --pass step";
+  const Index all = samples_of(graph_);
+  const Index asked = execution_.split_samples;
+  if (asked > 0 && all % asked != 0)
+    throw UsageError("[accumulate] {} samples are not divided evenly into parts of {}", all, asked);
+  if (const auto why = depends_on_batch(graph_); !why.empty())
+    details["warnings"].push_back("accumulate: " + why + ", so gradients differ from those of the whole step");
+  std::string last;
+  for (Index samples = asked > 0 ? asked : all; samples >= 1; --samples) {
+    if (all % samples != 0) continue;
+    try {
+      const Graph part = network_of(fields_, samples);
+      if (auto reason = backend_->why_not(part, options_)) return reason;
+      timed_ = {};
+      timed_ = build(part, options_);
+      if (dynamic_cast<TimesItself*>(timed_.executable.get()))
+        return "accumulate: the backend runs in a process of its own, which takes whole steps";
+      if (samples < all) timed_.executable = split_step(std::move(timed_.executable), graph_, part, options_.mode);
+      if (inputs) {
+        write_values(*inputs, *timed_.executable);
+        run_once(*timed_.executable);
+        run_once(*timed_.executable);  // what is kept from one step to the next counts, too
+      }
+      split_samples_ = samples;
+      details["accumulate"] = {{"samples", samples}, {"parts", all / samples}};
+      return {};
+    } catch (const OverLimit& over) {
+      last = over.what();
+    }
+    if (asked > 0) break;
+  }
+  timed_ = {};
+  return last;
+}
+
+// Of convolutions that are divided, halves; of a step, too, unless parts give other results than the whole.
+NetRun::Built NetRun::little(const Graph& small) {
+  CompileOptions options = options_;
+  options.memory_limit = 0;
+  const Index samples = samples_of(small);
+  if (split_samples_ > 0 && split_samples_ < samples_of(graph_) && samples % 2 == 0 &&
+      depends_on_batch(small).empty()) {
+    const Graph part = network_of(fields_, samples / 2);
+    Built built = build(part, options);
+    built.executable = split_step(std::move(built.executable), small, part, options_.mode);
+    return built;
+  }
+  auto halves = pieces_;
+  for (auto& [node, sizes] : halves) sizes = {samples - samples / 2, samples / 2};
+  return build(halves.empty() || samples < 2 ? small : with_micro_batches(small, halves), options);
+}
+
 // Samples of a batch do not depend on each other where the network is used, so the oracle looks at the first few of
 // them. Where it learns they do (batch normalisation), so the same network with a small batch is compiled as well, and
 // the large one must give at the end what it gave at the beginning.
 void NetRun::check_before(const NetProblem& inputs, Outcome& outcome) {
   const Index few = options_.mode == Mode::training ? 4 : 2;  // statistics of two samples are hardly any
   const auto seed = fields_.at("seed").get<uint64_t>();
-  const bool smaller = fields_.at("batch").get<Index>() > few;
+  const bool smaller = samples_of(graph_) > few;
   const Graph small = smaller ? network_of(fields_, few) : graph_;
   expected_ = smaller ? make_net_inputs(small, options_.mode, seed) : inputs;
   add_expected(small, options_.mode, options_.math, seed, expected_);
 
-  const bool apart = smaller && options_.mode == Mode::training;
-  Built little;
+  const bool own_statistics = split_samples_ > 0 && !depends_on_batch(graph_).empty();
+  const bool apart = (smaller || own_statistics) && options_.mode == Mode::training;
+  Built small_one;
   if (apart) {
-    little = build(small);
-    write_values(expected_, *little.executable);
-    run_once(*little.executable);
+    small_one = little(small);
+    write_values(expected_, *small_one.executable);
+    run_once(*small_one.executable);
   }
-  const NetCheck check = check_network(expected_, apart ? *little.executable : *timed_.executable);
+  const NetCheck check = check_network(expected_, apart ? *small_one.executable : *timed_.executable);
   outcome.details["check"] = to_json(check);
   if (!check.passed) {
     outcome.status = "failed";

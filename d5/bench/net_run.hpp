@@ -2,6 +2,7 @@
 // One network compiled for a case and checked against the oracle, ready to take steps.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "d5/bench/net_case.hpp"
@@ -40,15 +41,24 @@ class NetRun {
     std::unique_ptr<ParameterSet> parameters;
     std::unique_ptr<Executable> executable;
   };
-  Built build(const Graph&);
+  Built build(const Graph&, const CompileOptions&);
   void run_once(Executable&);
   void describe_memory(const ResidentPeak&, Index parameter_bytes, Json& details) const;
+  bool has_gradients_in_set() const;
+  std::optional<std::string> divide(Json& details);  // why it cannot be
+  // The executable that is timed, after a first step where `inputs` are given. OverLimit, or why it cannot be.
+  void make_timed(const NetProblem* inputs);
+  std::optional<std::string> make_split(const NetProblem* inputs, Json& details);
+  Built little(const Graph& small);  // the same for few samples, whose results are known
   void check_before(const NetProblem& inputs, Outcome&);
 
   Json fields_;
   NetPass pass_;
   CompileOptions options_;
-  Graph graph_;
+  Execution execution_;
+  Graph graph_;  // as it is: undivided
+  std::map<std::string, std::vector<Index>> pieces_;
+  Index split_samples_ = 0;  // of a part of the step; 0: it is whole
   std::unique_ptr<Backend> backend_;
   Built timed_;
   NetProblem expected_;

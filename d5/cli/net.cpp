@@ -33,6 +33,8 @@ const std::vector<std::pair<std::string, std::string>> field_help = {
     {"math", "strict, tf32, bf16, winograd: what arithmetic a backend may use"},
     {"layout", "fast (the backend's own) or plain (row-major)"},
     {"transform", "changes of the network, one after the other, joined by '+' (see 'd5 list transforms')"},
+    {"kernel", "builtin, or another kernel of the backend for operators that have one of that name: im2col"},
+    {"arena_limit", "MiB that activations, gradients and workspace of a step may take; 0: no limit"},
     {"cache", "hot or cold"},
     {"deterministic", "true or false"},
     {"fallback", "error, or reference: nodes without a kernel run by plain loops; such a case gets no verdict"},
@@ -84,8 +86,9 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
           recipe.blocks.back().axes.push_back({parameter.name, parse_values(found->second)});
     }
     // Compared fields vary fastest, so that a table has its members side by side.
-    for (const char* field : {"dtype", "pass", "batch", "threads", "math", "layout", "transform", "cache",
-                              "deterministic", "fallback", "seed", "environment", "device", "backend"})
+    for (const char* field :
+         {"dtype", "pass", "batch", "threads", "math", "layout", "cache", "deterministic", "fallback", "seed",
+          "environment", "device", "kernel", "arena_limit", "transform", "backend"})
       if (!flags->fields[field].empty()) recipe.axes.push_back({field, parse_values(flags->fields[field])});
     return run_net_view(recipe, *flags, flags->view);
   };

@@ -11,7 +11,14 @@ namespace {
 
 size_t rounded(size_t bytes) { return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes; }
 
-bool overlap(const BufferLife& a, const BufferLife& b) { return a.first <= b.last && b.first <= a.last; }
+bool overlap(size_t first, size_t last, const BufferLife& b) {
+  return (first <= b.last && b.first <= last) ||
+         std::ranges::any_of(b.more, [&](const LifeStretch& s) { return first <= s.last && s.first <= last; });
+}
+bool overlap(const BufferLife& a, const BufferLife& b) {
+  return overlap(a.first, a.last, b) ||
+         std::ranges::any_of(a.more, [&](const LifeStretch& s) { return overlap(s.first, s.last, b); });
+}
 
 // What lives at one step: ends before begins count apart, so that neighbours in time share.
 size_t most_alive(std::span<const BufferLife> lives) {
@@ -22,8 +29,12 @@ size_t most_alive(std::span<const BufferLife> lives) {
   };
   std::vector<Event> events;
   for (const BufferLife& life : lives) {
-    events.push_back({life.first, true, rounded(life.bytes)});
-    events.push_back({life.last + 1, false, rounded(life.bytes)});
+    const auto add = [&](size_t first, size_t last) {
+      events.push_back({first, true, rounded(life.bytes)});
+      events.push_back({last + 1, false, rounded(life.bytes)});
+    };
+    add(life.first, life.last);
+    for (const LifeStretch& stretch : life.more) add(stretch.first, stretch.last);
   }
   std::ranges::sort(
       events, [](const Event& a, const Event& b) { return a.step != b.step ? a.step < b.step : a.begins < b.begins; });

@@ -10,9 +10,13 @@
 namespace d5 {
 
 // Of the steps first .. last, both included.
+struct LifeStretch {
+  size_t first = 0, last = 0;
+};
 struct BufferLife {
   size_t bytes = 0;
   size_t first = 0, last = 0;
+  std::vector<LifeStretch> more = {};  // it lives again, in the same place; in between others may have the bytes
 };
 
 struct MemoryPlan {

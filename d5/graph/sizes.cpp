@@ -43,6 +43,19 @@ void bind_sizes(Graph& graph, const std::map<std::string, Index>& sizes) {
   }
 }
 
+void bind_batch(Graph& graph, Index samples) {
+  std::map<std::string, Index> sizes;
+  for (const GraphInput& input : graph.inputs) {
+    if (input.parameter || input.spec.shape.rank() == 0) continue;
+    if (!input.symbols.empty() && !input.symbols[0].empty())
+      sizes[input.symbols[0]] = samples;
+    else if (input.spec.shape[0] != samples)
+      throw UsageError("[net] {}: batch is {}, but input '{}' has a first size of {} that cannot be changed",
+                       graph.name, samples, input.name, input.spec.shape[0]);
+  }
+  bind_sizes(graph, sizes);
+}
+
 void bind_input(Graph& graph, const std::string& name, DType type, const Shape& shape) {
   GraphInput& input = input_named(graph, name);
   const auto fail = [&] {

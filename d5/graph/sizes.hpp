@@ -15,6 +15,9 @@ std::set<std::string> free_sizes(const Graph&);
 // Binds the symbols; they stay symbols and can be bound anew. UsageError names one that the graph does not have.
 void bind_sizes(Graph&, const std::map<std::string, Index>& sizes);
 
+// The first size of data inputs, where it is free. UsageError names an input whose first size is another, and fixed.
+void bind_batch(Graph&, Index samples);
+
 // An input gets exactly this type and shape. Error where a fixed size, the number of axes or the element type differ.
 void bind_input(Graph&, const std::string& name, DType, const Shape&);
 

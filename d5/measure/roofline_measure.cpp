@@ -123,7 +123,7 @@ double Probe::bandwidth(double working_set_bytes, std::optional<double> written_
   double best = 0;
   if (bytes > last_level) {
     std::map<std::string_view, double> rates;
-    for (int round = 0; round < 2; ++round)
+    for (int round = 0; round < 4; ++round)
       for (const StreamKernel& kernel : kernels) {
         double& rate = rates[kernel.name];
         rate = std::max(rate, buffers.window_rate(kernel, bytes, window_bytes));

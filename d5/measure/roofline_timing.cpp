@@ -12,7 +12,9 @@ namespace d5 {
 namespace {
 
 constexpr int64_t granule_floats = 64;  // what the stream loops ask for
-constexpr int64_t gap_floats = 272;     // between arrays, so that they do not meet in the same cache sets
+// Between arrays: not in the same cache sets, nor almost a power of two apart, where streams through memory hinder each
+// other (as kernel_store.cpp saw).
+constexpr int64_t gap_floats = 66880 / sizeof(float);
 
 // Seconds from the first start to the last end. The threads wait for each other before they start, because waking one
 // can take as long as the work; not for ever, because a busy machine may run them one after the other.

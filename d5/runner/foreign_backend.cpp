@@ -172,6 +172,8 @@ class ForeignBackend final : public Backend {
   explicit ForeignBackend(ForeignWorker worker) : worker_(std::move(worker)) {}
 
   std::optional<std::string> why_not(const Graph& graph, const CompileOptions& options) const override {
+    if (options.memory_limit > 0) return "a worker does not say what memory it takes: no limit can be kept";
+    if (options.recompute_above > 0 && options.mode == Mode::training) return "a worker keeps what it needs";
     if (auto reason = why_not_started()) return reason;
     if (auto reason = why_not_described(graph)) return reason;
     const Outcome outcome = prepare(graph, options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax by oneDNN. The tensor is seen as outer x axis x inner; where the layout is free the axis lies innermost.
-// Backward needs the forward result, which the plan keeps.
+// Softmax by oneDNN, for comparison: the built-in one is our own (own/softmax.cpp). The tensor is seen as outer x axis
+// x inner; where the layout is free the axis lies innermost. Backward needs the forward result, which the plan keeps.
 #include "d5/backends/onednn/kernel.hpp"
 
 namespace d5::onednn {
@@ -40,5 +40,5 @@ class OnednnSoftmax final : public OnednnKernel {
 };
 
 }  // namespace
-D5_REGISTER_KERNEL(onednn, "Softmax", "builtin", OnednnSoftmax);
+D5_REGISTER_KERNEL(onednn, "Softmax", "onednn", OnednnSoftmax);
 }  // namespace d5::onednn

@@ -16,6 +16,7 @@ class OnnxRuntimeBackend final : public Backend {
     if (options.mode == Mode::training) return "onnxruntime runs inference; it has no gradients here";
     if (options.math != Math::strict) return "onnxruntime computes in the tensors' own type: math is strict";
     if (options.sparse_gradients) return "onnxruntime has no gradients here";
+    if (options.memory_limit > 0) return "onnxruntime does not say what memory it takes: no limit can be kept";
     if (options.slots < 1) return fmt::format("{} slots were asked for; at least one is needed", options.slots);
     if (auto reason = why_not_named(graph, options.kernel, "onnxruntime")) return reason;
     return why_not_graph(graph);

@@ -26,6 +26,9 @@ class TorchBackend final : public Backend {
     if (auto reason = why_not_math(options.math, device)) return reason;
     if (!options.keep_denormals) return "torch flushes denormals on the calling thread alone";
     if (options.sparse_gradients) return "torch's gradients are dense here";
+    if (options.recompute_above > 0 && options.mode == Mode::training)
+      return "torch's autograd keeps what it needs: nothing is computed again";
+    if (options.memory_limit > 0 && !device.is_cpu()) return "torch's memory has no limit here but on the cpu";
     if (options.slots < 1) return fmt::format("{} slots were asked for; at least one is needed", options.slots);
     start();
     return guarded("torch", [&] { return why_not_graph(graph, options, device); });

@@ -18,6 +18,7 @@
 #include <algorithm>
 
 #include "d5/backends/kernel.hpp"
+#include "d5/backends/torch/account.hpp"
 #include "d5/backends/torch/library.hpp"
 #include "d5/backends/torch/observed.hpp"
 #include "d5/backends/torch/plan.hpp"
@@ -40,8 +41,10 @@ class TorchExecutable final : public Executable {
         device_(device),
         plan_(graph_, options_, device, &position_),
         parameters_(parameters),
-        in_set_(plan_.values.size()) {
+        in_set_(plan_.values.size()),
+        account_{graph.name, device.is_cpu() ? options.memory_limit : 0} {
     const c10::DeviceGuard guard(device_);
+    const Accounting accounting(account_);
     join_parameters();
     for (int slot = 0; slot < options_.slots; ++slot) slots_.push_back(make_slot(slot));
     for (const auto& [name, tensor] : graph_.constants)
@@ -51,6 +54,7 @@ class TorchExecutable final : public Executable {
   void forward(const Run& run) override try {
     Slot& slot = at(run.slot);
     const c10::DeviceGuard guard(device_);
+    const Accounting accounting(account_);
     use(options_.math, options_.deterministic);
     position_ = run.position;
     slot.events.reset();
@@ -65,12 +69,14 @@ class TorchExecutable final : public Executable {
     throw Error("[torch] {}: LibTorch: {}", graph_.name, first_line(error));
   }
 
-  // The graph is kept, so that backward may be called again; gradients are written, not accumulated.
+  // The graph is kept where backward may be called again; gradients are written, not accumulated.
   void backward(const Run& run) override try {
     Slot& slot = at(run.slot);
     if (options_.mode != Mode::training) throw Error("[executable] compiled for inference: there is no backward");
     const c10::DeviceGuard guard(device_);
+    const Accounting accounting(account_);
     use(options_.math, options_.deterministic);
+    if (!run.observer && !run.add_gradients && !options_.gradients_in_set) forget_gradients(slot);
     roots_.clear();
     seeds_.clear();
     const bool any_seed = std::ranges::find(slot.seeded, true) != slot.seeded.end();
@@ -84,7 +90,8 @@ class TorchExecutable final : public Executable {
     if (!roots_.empty() && !leaves_.empty()) {
       leaf_values_.clear();
       for (const int i : leaves_) leaf_values_.push_back(slot.values[i]);
-      results = torch::autograd::grad(roots_, leaf_values_, seeds_, /*retain_graph=*/true, /*create_graph=*/false,
+      const bool again = options_.backward_again || graph_.nodes.size() == 1;
+      results = torch::autograd::grad(roots_, leaf_values_, seeds_, /*retain_graph=*/again, /*create_graph=*/false,
                                       /*allow_unused=*/true);
     }
     for (size_t i = 0; i < leaves_.size(); ++i)
@@ -144,22 +151,15 @@ class TorchExecutable final : public Executable {
                         memory_of(device_));
   }
 
-  // Inputs, outputs, seeds and gradients that lie outside the set; on a device the most that was ever allocated in this
-  // process beside the set, activations and workspaces included.
+  // The most that was allocated at once beside the set, activations included: on the host by this executable, on a
+  // device in this process.
   size_t bytes() const override {
     if (!device_.is_cpu()) {
       const auto stats = at::getDeviceAllocator(device_.type())->getDeviceStats(device_.index());
       const size_t most = static_cast<size_t>(stats.allocated_bytes[0].peak);
       return most - std::min(most, static_cast<size_t>(parameters_.elements()) * 2 * sizeof(float));
     }
-    size_t sum = 0;
-    for (size_t i = 0; i < plan_.values.size(); ++i)
-      for (const Slot& slot : slots_)
-        if (!in_set_[i] && (!plan_.values[i].parameter || &slot == &slots_.front()))
-          for (const auto& [kept, tensor] : {std::pair{plan_.values[i].kept(), &slot.values[i]},
-                                             std::pair{plan_.values[i].gradient, &slot.gradients[i]}})
-            if (kept && tensor->defined()) sum += tensor->nbytes();
-    return sum;
+    return account_.peak;
   }
 
   std::string narrow_arithmetic(Pass pass) const override {
@@ -306,6 +306,7 @@ class TorchExecutable final : public Executable {
     const at::NoGradGuard no_gradients;
     const bool adds = add && plan_.values[i].parameter;
     at::Tensor& place = slot.gradients[i];
+    if (!place.defined() && (!result.defined() || into_set)) place = empty(plan_.values[i], plan_.values[i].spec.dtype);
     if (!result.defined()) {
       if (!adds) in_set_[i] ? place.zero_() : place = at::zeros_like(place);
     } else if (in_set_[i] && (into_set || adds)) {
@@ -315,6 +316,12 @@ class TorchExecutable final : public Executable {
     }
     if (plan_.values[i].parameter)
       for (Slot& other : slots_) other.gradients[i] = place;
+  }
+
+  // Those of the step before, where they are the library's own: as a user's program drops them before backward.
+  void forget_gradients(Slot& slot) {
+    for (const int i : leaves_)
+      if (plan_.values[i].parameter && slots_.size() == 1) slot.gradients[i] = at::Tensor();
   }
 
   // Nodes are told apart by the numbers that autograd gives to its functions; gradients of parameters are kept as soon
@@ -343,6 +350,7 @@ class TorchExecutable final : public Executable {
   std::vector<bool> in_set_;           // by number of the value
   std::vector<int> outputs_, leaves_;  // with gradients
   std::vector<Slot> slots_;
+  Account account_;
   std::vector<at::Tensor> inputs_, results_, roots_, seeds_, leaf_values_;  // of the call under way
 };
 

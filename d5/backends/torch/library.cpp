@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 
+#include "d5/backends/torch/account.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/measure/isa.hpp"
 
@@ -120,6 +121,7 @@ void start() {
     // Before anything asks the library for CUDA, because it remembers the answer.
     why_no_cuda();
     sum_narrow_products_in_f32(at::globalContext());
+    count_allocations();
     return true;
   }();
   (void)once;

@@ -192,13 +192,112 @@ TEST_P(OwnLoops, ReductionsOfEveryLength) {
   }
 }
 
+TEST_P(OwnLoops, SumsOfMagnitudesAndSquares) {
+  const int64_t rows = 11, columns = 37;
+  std::vector<float> x(rows * columns);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3.0f;
+  double magnitudes = 0, squares = 0;
+  for (const float value : x) magnitudes += std::abs(value), squares += value * value;
+  const auto of = [&](Reduce how) { return static_cast<size_t>(how); };
+  EXPECT_EQ(GetParam()->reduce[of(Reduce::sum_of_magnitudes)](x.data(), rows * columns), magnitudes);
+  EXPECT_EQ(GetParam()->reduce[of(Reduce::sum_of_squares)](x.data(), rows * columns), squares);
+  for (const Reduce how : {Reduce::sum_of_magnitudes, Reduce::sum_of_squares}) {
+    std::vector<float> sums(columns, 1.0f);
+    GetParam()->merge_rows[of(how)](sums.data(), x.data(), columns, rows, columns);
+    for (int64_t c = 0; c < columns; ++c) {
+      float wanted = 1;
+      for (int64_t r = 0; r < rows; ++r) {
+        const float value = x[static_cast<size_t>(r * columns + c)];
+        wanted += how == Reduce::sum_of_squares ? value * value : std::abs(value);
+      }
+      EXPECT_EQ(sums[static_cast<size_t>(c)], wanted);
+    }
+    std::vector<float> more(columns, -2.0f);  // results on the way are added as they are
+    const float before = sums[3];
+    GetParam()->merge[of(how)](sums.data(), more.data(), columns);
+    EXPECT_EQ(sums[3], before - 2.0f);
+  }
+}
+
+// The logarithm of a sum of exponentials, of a line and of columns, against double: large numbers, infinities, NaN.
+TEST_P(OwnLoops, SumsOfExponentials) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto wanted = [](const std::vector<float>& x) {
+    double top = -INFINITY, sum = 0;
+    for (const float value : x) {
+      if (std::isnan(value)) return static_cast<double>(value);
+      top = std::max(top, static_cast<double>(value));
+    }
+    if (std::isinf(top)) return top;
+    for (const float value : x) sum += std::exp(value - top);
+    return top + std::log(sum);
+  };
+  const auto expect_near = [](const float pair[2], double value, const char* what, size_t n) {
+    const double got = pair[0] + std::log(static_cast<double>(pair[1]));
+    if (std::isfinite(value))
+      EXPECT_NEAR(got, value, 1e-5 * (1 + std::abs(value))) << what << ' ' << n;
+    else
+      EXPECT_TRUE(std::isnan(value) ? std::isnan(got) : got == value) << what << ' ' << n << ": " << got;
+  };
+  const auto how = pair_index(Reduce::log_sum_exp);
+  for (const size_t n : {1, 7, 8, 16, 100, 1024, 3000}) {
+    std::vector<float> x(n);
+    for (size_t i = 0; i < n; ++i) x[i] = static_cast<float>((i * 37) % 211) - 100.0f;
+    for (const float special : {0.0f, 1e4f, -1e4f, infinity, -infinity, std::nanf("")}) {
+      x[n / 2] = special;
+      float pair[2] = {};
+      GetParam()->reduce_pair[how](x.data(), static_cast<int64_t>(n), pair);
+      expect_near(pair, wanted(x), "line", n);
+      std::vector<float> columns(3 * n), top(3, -infinity), sum(3, 0.0f);
+      for (size_t i = 0; i < n; ++i) columns[3 * i] = x[i], columns[3 * i + 1] = -infinity, columns[3 * i + 2] = 1.0f;
+      GetParam()->merge_pairs[how](top.data(), sum.data(), columns.data(), 3, static_cast<int64_t>(n), 3);
+      for (const size_t c : {0, 1, 2}) {
+        const float of_column[2] = {top[c], sum[c]};
+        expect_near(of_column, c == 0 ? wanted(x) : c == 1 ? -INFINITY : 1 + std::log(n), "column", n);
+      }
+    }
+  }
+}
+
+// A piece with a number beyond the bound of the fast way, or a special one, is as exact, in place, too.
+TEST_P(OwnLoops, UnusualNumbersAreTakenWithCare) {
+  const float infinity = std::numeric_limits<float>::infinity(), none[4] = {};
+  for (const float unusual : {1.0f, 1e6f, -3e37f, infinity}) {
+    std::vector<float> x(3000);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = 0.01f * static_cast<float>(i) - 7.0f;
+    x[1500] = unusual;
+    std::vector<float> y = x;
+    const Values in[] = {{y.data()}};
+    value_of(*GetParam(), "Sin")(in, {y.data()}, 3000, none);
+    for (size_t i = 0; i < x.size(); ++i)
+      EXPECT_LE(distance_in_ulp(y[i], std::sin(static_cast<double>(x[i]))), 3) << x[i];
+  }
+  const float bases[] = {0.0f,  -0.0f, 0.5f,     1.0f,      2.0f,          -1.0f,
+                         -2.0f, -0.5f, infinity, -infinity, std::nanf(""), 1e-40f};
+  const float exponents[] = {0.0f, 1.0f,  2.0f,     3.0f,      -1.0f,         -2.0f,
+                             0.5f, -3.5f, infinity, -infinity, std::nanf(""), 1e30f};
+  for (const float a : bases)
+    for (const float b : exponents) {
+      float y;
+      const Values in[] = {{&a}, {&b}};
+      value_of(*GetParam(), "Pow")(in, {&y}, 1, none);
+      const double wanted = std::pow(static_cast<double>(a), static_cast<double>(b));
+      EXPECT_LE(distance_in_ulp(y, wanted), 100) << a << " to the " << b << " is " << y << ", not " << wanted;
+    }
+}
+
 TEST_P(OwnLoops, BlocksAndTheirRestsAreTransposed) {
-  const int64_t rows = 37, columns = 50;
-  std::vector<uint32_t> from(rows * columns), to(rows * columns);
-  std::iota(from.begin(), from.end(), 0u);
-  GetParam()->transpose_4(to.data(), columns, from.data(), rows, rows, columns);
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < columns; ++c) ASSERT_EQ(to[r * columns + c], from[c * rows + r]);
+  const int64_t rows = 37, columns = 150;
+  for (const int64_t stride : {150, 160})  // rows of whole lines are those that may pass the caches by
+    for (const bool streamed : {false, true}) {
+      std::vector<uint32_t> from(rows * columns), room(rows * stride + 16);
+      uint32_t* to = room.data() + (-reinterpret_cast<uintptr_t>(room.data()) & 63) / 4;
+      std::iota(from.begin(), from.end(), 0u);
+      GetParam()->transpose_4(to, stride, from.data(), rows, rows, columns, streamed);
+      GetParam()->fence();
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = 0; c < columns; ++c) ASSERT_EQ(to[r * stride + c], from[c * rows + r]);
+    }
 }
 
 TEST_P(OwnLoops, RandomNumbersAreThoseOfTheStream) {

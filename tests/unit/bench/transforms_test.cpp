@@ -36,8 +36,11 @@ TEST_P(Transforms, LeaveResultsAsTheyAre) {
       const Graph changed = transformed(graph, GetParam());
       const auto backend = open_backend("reference");
       ParameterSet parameters;
+      const Execution execution = execution_of(GetParam());
       CompileOptions options;
       options.mode = mode;
+      options.fuse = execution.fuse;
+      options.recompute_above = execution.recompute ? 1 : 0;
       ASSERT_EQ(backend->why_not(changed, options), std::nullopt) << name;
       const auto executable = backend->compile(changed, parameters, options);
       write_values(problem, *executable);
@@ -47,7 +50,9 @@ TEST_P(Transforms, LeaveResultsAsTheyAre) {
       EXPECT_TRUE(check.passed) << name << (mode == Mode::training ? ", training: " : ": ") << check.reason;
     }
 }
-INSTANTIATE_TEST_SUITE_P(Each, Transforms, ::testing::Values("dead-code", "micro-batch:2", "micro-batch:1,dead-code"),
+INSTANTIATE_TEST_SUITE_P(Each, Transforms,
+                         ::testing::Values("none", "dead-code", "fold", "batch:3", "micro-batch:2", "fusion:off",
+                                           "checkpoint:auto", "micro-batch:1,dead-code,fold,checkpoint:auto"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name)
@@ -55,11 +60,38 @@ INSTANTIATE_TEST_SUITE_P(Each, Transforms, ::testing::Values("dead-code", "micro
                            return name;
                          });
 
+TEST(Transform, AnotherBatchIsTheNetworkBuiltForIt) {
+  for (const std::string name : {"lenet", "resnet-20", "transformer-encoder", "lstm-lm"}) {
+    const auto build = [&](Index batch) {
+      Graph graph = build_network(name, tiny_networks().at(name), batch, DType::f32, Mode::training);
+      return with_loss(std::move(graph), registered<networks>(name).loss);
+    };
+    const Specs changed = infer_specs(transformed(build(3), "batch:5")), built = infer_specs(build(5));
+    ASSERT_EQ(changed.size(), built.size());
+    for (const auto& [value, spec] : built) EXPECT_EQ(changed.at(value).shape, spec.shape) << name << ": " << value;
+  }
+}
+
+TEST(Transform, AsksForWhatAGraphCannotSay) {
+  const Execution asked = execution_of("fusion:off,checkpoint:1.5,accumulate:4,micro-batch:auto");
+  EXPECT_FALSE(asked.fuse);
+  EXPECT_TRUE(asked.recompute);
+  EXPECT_EQ(asked.recompute_bytes, size_t{3} << 19);
+  EXPECT_TRUE(asked.split);
+  EXPECT_EQ(asked.split_samples, 4);
+  EXPECT_EQ(asked.divide, Execution::Division::shared);
+  EXPECT_EQ(execution_of("micro-batch:side-by-side").divide, Execution::Division::side_by_side);
+  EXPECT_EQ(execution_of("micro-batch:8").divide, Execution::Division::none);
+}
+
 TEST(Transform, WrongNamesAndValuesAreNamed) {
   EXPECT_THROW(transformed({}, "dead-cod"), UsageError);
   EXPECT_THROW(transformed({}, "micro-batch:0"), UsageError);
   EXPECT_THROW(transformed({}, "micro-batch:8x"), UsageError);
   EXPECT_THROW(transformed({}, "dead-code:3"), UsageError);
+  for (const char* wrong : {"none:1", "fold:1", "batch:0", "batch:x", "fusion:maybe", "checkpoint:0", "checkpoint:x",
+                            "accumulate:0", "accumulate:1.5"})
+    EXPECT_THROW(transformed({}, wrong), UsageError) << wrong;
 }
 
 }  // namespace

@@ -270,11 +270,16 @@ TEST(Runner, ShortIterationsAreBatched) {
   EXPECT_EQ(slices(record).at({0, 0}).first, 256u);
 }
 
-TEST(Runner, LongIterationsStillGiveFortySamples) {
+TEST(Runner, LongIterationsStillGiveFortySamplesWhereTimeAllows) {
   RunOptions options;
-  options.max_seconds = 1e-3;  // no more than the first launches
-  const Record record = run_all({with(fake_case("a"), "iteration_s", 100.0)}, options)[0];
-  EXPECT_EQ(record.samples.time_s.size(), 48u);  // 2 in each of 24 slices
+  options.stopping = "fixed";
+  const auto samples = [&](double max_seconds, double iteration) {
+    options.max_seconds = max_seconds;
+    return run_all({with(fake_case("a"), "iteration_s", iteration)}, options)[0].samples.time_s.size();
+  };
+  EXPECT_EQ(samples(4900, 100), 48u);  // 2 in each of 24 slices
+  EXPECT_EQ(samples(4700, 100), 24u);
+  EXPECT_EQ(samples(1e-3, 100), 24u);  // the first launches are always run
 }
 
 TEST(Runner, WhatDoesNotFitTogetherRunsOneAfterTheOther) {

@@ -167,14 +167,17 @@ class Variadic final : public OwnKernel {
     const bool extreme = op == "Max" || op == "Min";
     const Shape& space = setup.outputs[0].shape;
     const float share = op == "Mean" ? 1.0f / static_cast<float>(setup.inputs.size()) : 1.0f;
-    const Link scaled{functions("linear").value, {Link::previous}, {share}};
+    const bool is_mean = op == "Mean" && setup.inputs.size() > 1;
 
     Traversal& forward = add_walk(Pass::forward, space);
     std::vector<Link> chain{{nullptr, {forward.read(input(setup, 0))}}};
     const TileFunction join = functions(extreme ? op : "Add").value;
     for (size_t i = 1; i < setup.inputs.size(); ++i)
       chain.push_back({join, {Link::previous, forward.read(input(setup, i))}});
-    if (op == "Mean") chain.push_back(scaled);
+    if (is_mean) {  // the last sum is scaled with it
+      chain.back().function = functions("scaled sum").value;
+      chain.back().parameters = {share};
+    }
     forward.write(output(setup, 0), chain);
 
     std::vector<Gradient> gradients;

@@ -39,9 +39,21 @@ struct TileFunctions {
   unsigned reads = 7;  // bit i: the gradients read input i
 };
 
-// Reductions of one number, and those that carry a second one: log_sum_exp the maximum and the sum relative to it, ties
-// how many elements have the extreme value, product_zeros the product of what is not zero and the number of zeros.
-enum class Reduce { sum, product, max, min, log_sum_exp, max_ties, min_ties, product_zeros };
+// Reductions of one number (sums also of magnitudes and of squares), and those that carry a second one: log_sum_exp the
+// maximum and the sum relative to it, ties how many elements have the extreme value, product_zeros the product of what
+// is not zero and the number of zeros.
+enum class Reduce {
+  sum,
+  product,
+  max,
+  min,
+  sum_of_magnitudes,
+  sum_of_squares,
+  log_sum_exp,
+  max_ties,
+  min_ties,
+  product_zeros
+};
 constexpr bool is_pair(Reduce how) { return how >= Reduce::log_sum_exp; }
 constexpr size_t pair_index(Reduce how) { return static_cast<size_t>(how) - static_cast<size_t>(Reduce::log_sum_exp); }
 
@@ -60,18 +72,21 @@ struct Loops {
   void (*fill)(float*, float, int64_t n);
   void (*stream)(void* to, const void* from, int64_t bytes);  // a copy past the caches
   void (*fence)();
+  void (*prefetch)(const void*, int64_t bytes);  // to the second cache
 
-  // By Reduce: of a line, and sums[i] = sums[i] (+) x[i] (+) x[stride + i] (+) ... of so many rows.
-  float (*reduce[4])(const float* x, int64_t n);
-  void (*merge[4])(float* sums, const float* x, int64_t n);
-  void (*merge_rows[4])(float* sums, const float* x, int64_t stride, int64_t rows, int64_t n);
+  // By Reduce: of a line, of results on the way, and sums[i] = sums[i] (+) x[i] (+) x[stride + i] (+) ... of so many
+  // rows.
+  float (*reduce[6])(const float* x, int64_t n);
+  void (*merge[6])(float* sums, const float* more, int64_t n);
+  void (*merge_rows[6])(float* sums, const float* x, int64_t stride, int64_t rows, int64_t n);
   // By pair_index: the pairs of elements of so many rows taken in, and that of a whole line.
   void (*merge_pairs[4])(float* first, float* second, const float* x, int64_t stride, int64_t rows, int64_t n);
   void (*reduce_pair[4])(const float* x, int64_t n, float pair[2]);
   float (*dot)(const float* a, const float* b, int64_t n);
 
   // Lines of n elements.
-  float (*exponentials)(const float* x, float top, float* y, int64_t n);  // y = exp(x - top), and their sum
+  // y = exp(x - top), where it is wanted, and their sum. Meanwhile the n elements from `ahead` on are fetched.
+  float (*exponentials)(const float* x, float top, float* y, int64_t n, const float* ahead);
   void (*scale)(const Place& y, const float* x, float factor, float term, int64_t n);  // y = factor x + term
   float (*sum_of_squares)(const float* x, float mean, int64_t n);                      // of x - mean
   // y = (x - mean) rstd gain + bias; bias may be null. Shared: all elements have the same gain and bias.
@@ -90,11 +105,11 @@ struct Loops {
   void (*softmax_gradient)(const Place& dx, const float* y, const float* dy, float dot, int64_t n);
   void (*log_softmax_gradient)(const Place& dx, const float* y, const float* dy, float sum, int64_t n);
 
-  // to[r, c] = from[c, r] for elements of 2 and 4 bytes; strides in elements.
+  // to[r, c] = from[c, r] for elements of 2 and 4 bytes; strides in elements. Past the caches where lines are whole.
   void (*transpose_2)(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride, int64_t rows,
                       int64_t columns);
   void (*transpose_4)(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,
-                      int64_t columns);
+                      int64_t columns, bool streamed);
   // mask[i] = 1 where number first + i of this stream (core/rng.hpp), without its lowest 11 bits, is at least `least`,
   // else 0; `first` is even.
   void (*philox_mask)(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint64_t least, int64_t n);

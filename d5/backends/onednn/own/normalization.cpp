@@ -12,7 +12,7 @@
 namespace d5::onednn::own {
 namespace {
 
-constexpr Index most_rows = 4, piece_elements = 512;
+constexpr Index most_rows = 4, piece_elements = 1024;
 
 class NormalizationKernel final : public OwnKernel {
  protected:
@@ -131,37 +131,69 @@ class NormalizationKernel final : public OwnKernel {
     for (Index at = 0; at < g_.length; at += g_.stretch) f(at, g_.stretch, parameter++);
   }
 
+  // Mean and squared deviations of what was taken so far; a piece is in the first cache when its deviations from its
+  // own mean are summed (Chan, Golub and LeVeque, 1983).
+  struct Statistics {
+    double count = 0, mean = 0, squares = 0;
+
+    void take(const float* x, Index n, bool centred) {
+      const auto more = static_cast<double>(n), total = count + more;
+      const double own = centred ? static_cast<double>(loops().reduce[0](x, n)) / more : 0.0;
+      const double apart = own - mean;
+      squares += static_cast<double>(loops().sum_of_squares(x, static_cast<float>(own), n)) +
+                 apart * apart * count * more / total;
+      mean += apart * more / total;
+      count = total;
+    }
+  };
+
+  // While a group is written the statistics of the next one are taken, so that memory is read and written at once.
   void forward_rows(const Buffers& b, int part, Index first, Index last) const {
-    float* room = floats(part_scratch(b, part), room_at_);
-    const auto n = static_cast<float>(g_.length);
-    const float *gain = floats(b.scratch, scale_at_), *bias = has_bias_ ? floats(b.scratch, bias_at_) : nullptr;
-    const auto y = [&](Index row, Index at) { return place_at(y_.type, y_.data(b), row * g_.length + at, streamed_); };
-    Group g;
-    for_each_group(first, last, [&](Index start, Index rows) {
-      for (Index r = 0; r < rows; ++r) {
-        const Index row = start + r;
-        g.x[r] = load_row(x_, b, row * g_.length, g_.length, room + r * g_.length);
-        g.mean[r] = centred_ ? loops().reduce[0](g.x[r], g_.length) / n : 0.0f;
-        g.rstd[r] = 1.0f / std::sqrt(loops().sum_of_squares(g.x[r], g.mean[r], g_.length) / n + epsilon_);
-        if (kept_) {
-          float* kept = floats(b.workspace, *kept_) + 2 * row;
-          kept[0] = g.mean[r];
-          kept[1] = g.rstd[r];
+    float* rooms = floats(part_scratch(b, part), room_at_);
+    Group now, next;
+    Index start = first, rows = 0;  // of the group that is written
+    for (Index coming = first; coming < last || rows > 0; coming += group_rows_) {
+      const Index more = std::clamp<Index>(last - coming, 0, group_rows_);
+      float* room = rooms + (coming - first) / group_rows_ % 2 * group_rows_ * g_.length;
+      std::array<Statistics, most_rows> statistics;
+      for (Index r = 0; r < more; ++r)
+        next.x[r] = load_row(x_, b, (coming + r) * g_.length, g_.length, room + r * g_.length);
+      for (Index at = 0; at < g_.length; at += piece_elements)
+        for (Index r = 0; r < std::max(rows, more); ++r) {
+          const Index count = std::min(piece_elements, g_.length - at);
+          if (r < rows) write_piece(b, now, start + r, r, at, count);
+          if (r < more) statistics[r].take(next.x[r] + at, count, centred_);
         }
-        for (size_t i = 1; i < outputs_.size(); ++i)
-          if (outputs_[i].present) store(outputs_[i].dtype, b.outputs[i], row, i == 1 ? &g.mean[r] : &g.rstd[r], 1);
-      }
-      if (g_.stretch == 0)
-        for_each_piece(rows, [&](Index r, Index at, Index count) {
-          loops().normalize(y(start + r, at), g.x[r] + at, g.mean[r], g.rstd[r], gain + at, bias ? bias + at : nullptr,
-                            count);
-        });
-      else
-        for_each_stretch(start, [&](Index at, Index count, Index parameter) {
-          loops().normalize_shared(y(start, at), g.x[0] + at, g.mean[0], g.rstd[0], gain[parameter],
-                                   bias ? bias[parameter] : 0.0f, count);
-        });
-    });
+      for (Index r = 0; r < more; ++r) finish_statistics(b, next, coming + r, r, statistics[r]);
+      std::swap(now, next);
+      start = coming;
+      rows = more;
+    }
+  }
+
+  void finish_statistics(const Buffers& b, Group& g, Index row, Index r, const Statistics& of_row) const {
+    g.mean[r] = static_cast<float>(of_row.mean);
+    g.rstd[r] = 1.0f / std::sqrt(static_cast<float>(of_row.squares / of_row.count) + epsilon_);
+    if (kept_) {
+      float* kept = floats(b.workspace, *kept_) + 2 * row;
+      kept[0] = g.mean[r];
+      kept[1] = g.rstd[r];
+    }
+    for (size_t i = 1; i < outputs_.size(); ++i)
+      if (outputs_[i].present) store(outputs_[i].dtype, b.outputs[i], row, i == 1 ? &g.mean[r] : &g.rstd[r], 1);
+  }
+
+  void write_piece(const Buffers& b, const Group& g, Index row, Index r, Index at, Index count) const {
+    const float *gain = floats(b.scratch, scale_at_), *bias = has_bias_ ? floats(b.scratch, bias_at_) : nullptr;
+    const auto y = [&](Index i) { return place_at(y_.type, y_.data(b), row * g_.length + i, streamed_); };
+    if (g_.stretch == 0)
+      return loops().normalize(y(at), g.x[r] + at, g.mean[r], g.rstd[r], gain + at, bias ? bias + at : nullptr, count);
+    for (Index i = at, n = 0; i < at + count; i += n) {
+      const Index parameter = row % g_.cycle * g_.advance + i / g_.stretch;
+      n = std::min(at + count, (i / g_.stretch + 1) * g_.stretch) - i;
+      loops().normalize_shared(y(i), g.x[r] + i, g.mean[r], g.rstd[r], gain[parameter], bias ? bias[parameter] : 0.0f,
+                               n);
+    }
   }
 
   void backward_rows(const Buffers& b, int part, Index first, Index last) const {

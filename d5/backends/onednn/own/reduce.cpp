@@ -42,15 +42,14 @@ class ReduceKernel final : public OwnKernel {
     const float share =
         static_cast<float>(static_cast<double>(y.shape.elements()) / static_cast<double>(space.elements()));
 
-    TileFunction before = nullptr;
     Reduce how = Reduce::sum;
     Finish finish;
     if (op == "Mean") finish = {functions("linear").value, {share}};
     if (op == "Max") how = gradient ? Reduce::max_ties : Reduce::max;
     if (op == "Min") how = gradient ? Reduce::min_ties : Reduce::min;
     if (op == "Prod") how = gradient ? Reduce::product_zeros : Reduce::product;
-    if (op == "L1") before = functions("Abs").value;
-    if (op == "L2" || op == "SumSquare") before = functions("square").value;
+    if (op == "L1") how = Reduce::sum_of_magnitudes;
+    if (op == "L2" || op == "SumSquare") how = Reduce::sum_of_squares;
     if (op == "L2") finish = {functions("Sqrt").value};
     if (op == "LogSum") {
       finish = {functions("Log").value};
@@ -68,7 +67,7 @@ class ReduceKernel final : public OwnKernel {
     if (how == Reduce::max_ties || how == Reduce::min_ties) finish.function_of_second = functions("Reciprocal").value;
 
     Traversal& forward = add_walk(Pass::forward, space);
-    forward.reduce(y, {{before, {forward.read(input(setup, 0))}}}, how, finish);
+    forward.reduce(y, {{nullptr, {forward.read(input(setup, 0))}}}, how, finish);
     if (!gradient) return;
 
     Traversal& walk = add_walk(Pass::backward, space);

@@ -5,6 +5,7 @@
 // Backward goes the same way in the other direction; where elements were chosen more than once they are summed in f32,
 // on one thread.
 #include <algorithm>
+#include <array>
 
 #include "d5/backends/onednn/own/bytes.hpp"
 #include "d5/backends/onednn/own/own_kernel.hpp"
@@ -124,6 +125,7 @@ class SelectionKernel final : public OwnKernel {
     outer_.assign(from.steps.begin(), from.steps.end() - 1);
     rows_ = 1;
     for (const auto& axis : outer_) rows_ *= static_cast<Index>(axis.size());
+    find_order();
 
     ScratchPlan plan;
     sums_at_ = plan.take_floats(wants_[0] && !injective_ && type_ != DType::f32 ? elements_x_ : 0);
@@ -166,6 +168,50 @@ class SelectionKernel final : public OwnKernel {
     }
   }
 
+  // Rows of whole lines that go past the caches are taken in the order of the source, which is then read in long runs.
+  void find_order() {
+    order_.clear();
+    const bool whole = length_ * size_ % 64 == 0 && runs_.size() == 1 && runs_[0].stride == 1;
+    if (!streamed_ || !whole || runs_[0].source == Sources::none || outer_.empty() || outer_.size() > most_axes) return;
+    Index target = length_ * size_;
+    for (size_t axis = outer_.size(); axis-- > 0;) {
+      const auto& steps = outer_[axis];
+      if (!is_progression(steps)) return order_.clear();
+      const auto count = static_cast<Index>(steps.size());
+      order_.push_back({count, steps[0] * size_, (count > 1 ? steps[1] - steps[0] : 0) * size_, target});
+      target *= count;
+    }
+    std::ranges::stable_sort(order_, {}, &OrderedAxis::source);
+  }
+
+  void copy_ordered(const char* from, char* to) const {
+    for_each_part(parts_, rows_, [&](int, Index first, Index last) {
+      std::array<Index, most_axes> at{};
+      const char* source = from + runs_[0].source * size_;
+      char* target = to;
+      Index rest = first;
+      for (size_t k = 0; k < order_.size(); ++k) {
+        const OrderedAxis& axis = order_[k];
+        at[k] = rest % axis.count;
+        rest /= axis.count;
+        source += axis.start + at[k] * axis.source;
+        target += at[k] * axis.target;
+      }
+      for (Index row = first; row < last; ++row) {
+        loops().stream(target, source, length_ * size_);
+        for (size_t k = 0; k < order_.size(); ++k) {
+          source += order_[k].source;
+          target += order_[k].target;
+          if (++at[k] < order_[k].count) break;
+          source -= at[k] * order_[k].source;
+          target -= at[k] * order_[k].target;
+          at[k] = 0;
+        }
+      }
+      loops().fence();
+    });
+  }
+
   // The place in the source of a row, or none.
   Index start_of(Index row) const {
     Index start = 0;
@@ -204,6 +250,7 @@ class SelectionKernel final : public OwnKernel {
     const char* from = static_cast<const char*>(b.inputs[0]);
     char* to = static_cast<char*>(b.outputs[0]);
     if (transposed_) return transpose(from, to, true);
+    if (!order_.empty()) return copy_ordered(from, to);
     const Index row_bytes = length_ * size_, rows_in_tile = copy_tile / std::max<Index>(1, row_bytes);
     for_each_part(parts_, rows_, [&](int part, Index first, Index last) {
       char* tile = static_cast<char*>(b.scratch) + tiles_at_ + part * copy_tile;
@@ -230,22 +277,25 @@ class SelectionKernel final : public OwnKernel {
   void transpose(const char* from, char* to, bool forward) const {
     const Transposition& t = *transposed_;
     const Index others = rows_ / t.count, inner_rows = t.target / length_;  // rows behind axis k
-    const Index bands = (t.count + band - 1) / band;
+    // Forward bands of the innermost axis, backward of axis k: the source is read along its rows.
+    const Index wide = forward ? length_ : t.count, bands = (wide + band - 1) / band;
     for_each_part(parts_, others * bands, [&](int, Index first, Index last) {
       for (Index job = first; job < last; ++job) {
-        const Index other = job / bands, k = job % bands * band, count = std::min(band, t.count - k);
+        const Index other = job / bands, at = job % bands * band, count = std::min(band, wide - at);
         const Index row = other / inner_rows * t.count * inner_rows + other % inner_rows;
-        const Index source = start_of(row) + runs_[0].source + k, target = (row + k * inner_rows) * length_;
+        const Index source = start_of(row) + runs_[0].source, target = row * length_;
         const auto move = [&]<class T>(auto loop, T) {
           if (forward)
-            loop(reinterpret_cast<T*>(to) + target, t.target, reinterpret_cast<const T*>(from) + source, t.stride,
-                 count, length_);
+            loop(reinterpret_cast<T*>(to) + target + at, t.target,
+                 reinterpret_cast<const T*>(from) + source + at * t.stride, t.stride, t.count, count);
           else
-            loop(reinterpret_cast<T*>(to) + source, t.stride, reinterpret_cast<const T*>(from) + target, t.target,
-                 length_, count);
+            loop(reinterpret_cast<T*>(to) + source + at, t.stride,
+                 reinterpret_cast<const T*>(from) + target + at * t.target, t.target, length_, count);
         };
-        size_ == 2 ? move(loops().transpose_2, uint16_t{}) : move(loops().transpose_4, uint32_t{});
+        const auto wide_loop = [&](auto... arguments) { loops().transpose_4(arguments..., streamed_); };
+        size_ == 2 ? move(loops().transpose_2, uint16_t{}) : move(wide_loop, uint32_t{});
       }
+      if (streamed_) loops().fence();
     });
   }
 
@@ -315,6 +365,11 @@ class SelectionKernel final : public OwnKernel {
     store(type_, b.input_gradients[*filling_], 0, &total, 1);
   }
 
+  static constexpr size_t most_axes = 16;
+  struct OrderedAxis {
+    Index count, start, source, target;  // steps in bytes
+  };
+
   static constexpr Index band = 64;  // elements of the transposed axis in one job
   struct Transposition {
     Index count, target, stride;  // elements of that axis, its stride in the result, the stride of the innermost
@@ -325,6 +380,7 @@ class SelectionKernel final : public OwnKernel {
   std::vector<std::vector<Index>> outer_;
   std::vector<Run> runs_;
   std::optional<Transposition> transposed_;
+  std::vector<OrderedAxis> order_;  // the innermost first; empty: rows are taken in the order of the result
   std::optional<size_t> filling_;
   std::vector<bool> wants_;
   bool wants_filling_ = false, injective_ = true, covers_ = true, streamed_ = false;

@@ -56,9 +56,10 @@ class SoftmaxKernel final : public OwnKernel {
         if (inner_ == 1) {
           pass == Pass::forward ? p.forward_line(i * size_) : p.backward_line(i * size_);
         } else {
-          const Index column = i % blocks * columns_, base = i / blocks * size_ * inner_ + column;
-          const Index n = std::min(columns_, inner_ - column);
-          pass == Pass::forward ? p.forward_columns(base, n) : p.backward_columns(base, n);
+          const auto base = [&](Index block) { return block / blocks * size_ * inner_ + block % blocks * columns_; };
+          const Index n = std::min(columns_, inner_ - i % blocks * columns_);
+          pass == Pass::forward ? p.forward_columns(base(i), n, base(std::min(i + 1, last - 1)))
+                                : p.backward_columns(base(i), n);
         }
       }
       if (streamed_) loops().fence();
@@ -81,7 +82,8 @@ class SoftmaxKernel final : public OwnKernel {
       const float* x = load_row(k.x_, b, offset, n, floats(scratch, k.row_at_));
       float* y = floats(scratch, k.result_at_);
       const float top = loops().reduce[static_cast<size_t>(Reduce::max)](x, n);
-      const float sum = loops().exponentials(x, top, y, n);
+      const float* next = k.x_.type == DType::f32 && offset + n < k.outer_ * n ? x + n : x;
+      const float sum = loops().exponentials(x, top, k.logarithm_ ? nullptr : y, n, next);
       if (k.logarithm_)  // x - top first: it may be exact
         loops().normalize_shared(to(k.y_, offset), x, top, 1.0f, 1.0f, -std::log(sum), n);
       else
@@ -98,7 +100,7 @@ class SoftmaxKernel final : public OwnKernel {
         loops().softmax_gradient(to(k.dx_, offset), y, dy, loops().dot(y, dy, n), n);
     }
 
-    void forward_columns(Index base, Index n) const {
+    void forward_columns(Index base, Index n, Index next) const {
       float *top = tile(0), *sum = tile(1);
       loops().fill(top, -INFINITY, n);
       loops().fill(sum, 0.0f, n);
@@ -113,6 +115,7 @@ class SoftmaxKernel final : public OwnKernel {
       }
       for (Index i = 0; i < k.size_; ++i) {
         const Values in[3] = {line(k.x_, base + i * k.inner_), {top}, {sum}};
+        if (k.streamed_) loops().prefetch(line(k.x_, next + i * k.inner_).data, n * tile_type_bytes(k.x_.type));
         last.value(in, to(k.y_, base + i * k.inner_), n, k.none_);
       }
     }
@@ -147,6 +150,6 @@ class SoftmaxKernel final : public OwnKernel {
 };
 
 }  // namespace
-D5_REGISTER_KERNEL(onednn, "Softmax", "own", SoftmaxKernel);
+D5_REGISTER_KERNEL(onednn, "Softmax", "builtin", SoftmaxKernel);
 D5_REGISTER_KERNEL(onednn, "LogSoftmax", "builtin", SoftmaxKernel);
 }  // namespace d5::onednn::own

@@ -12,12 +12,15 @@ namespace d5::onednn::own {
 namespace {
 
 constexpr size_t most_axes = 16, most_sources = 32, most_inputs = 4;
-constexpr Index long_elements = 1 << 14;  // of a piece that needs no tile
-constexpr Index rows_at_once = 4;         // of rows that are combined element by element
+constexpr Index long_elements = 1 << 14;                     // of a piece that needs no tile
+constexpr Index shared_elements = 1 << 11, shared_rows = 8;  // of pieces that rows share, and rows that do
+constexpr Index rows_at_once = 8;                            // of rows that are combined element by element
 
 float start_of(Reduce how) {
   switch (how) {
-    case Reduce::sum: return 0;
+    case Reduce::sum:
+    case Reduce::sum_of_magnitudes:
+    case Reduce::sum_of_squares: return 0;
     case Reduce::product:
     case Reduce::product_zeros: return 1;
     case Reduce::min:
@@ -48,7 +51,7 @@ struct Sums {
       return join(at, pair[0], pair[1]);
     }
     pair[0] = loops().reduce[static_cast<size_t>(how)](x, n);
-    if (how == Reduce::sum)
+    if (start_of(how) == 0)
       first[at] += pair[0];
     else
       loops().merge[static_cast<size_t>(how)](first + at, pair, 1);
@@ -274,6 +277,13 @@ void Traversal::prepare() {
   rows_per_unit_ = std::max<Index>(1, tile_elements / std::max<Index>(1, length_));
   const bool as_they_lie = std::ranges::all_of(sources_, [](const Source& s) { return s.flat; });
   if (!needs_tiles() && as_they_lie && length_ <= unit_) rows_per_unit_ = std::max(rows_per_unit_, rows_at_once);
+  // What all rows share (a bias) stays in the first cache while its piece meets several of them.
+  const bool writes = std::ranges::none_of(targets_, [](const Target& t) { return t.reduced; });
+  const bool shares = std::ranges::any_of(sources_, [](const Source& s) {
+    return !s.is_constant && s.strides.size() > 1 && s.strides.back() != 0 && s.strides[s.strides.size() - 2] == 0;
+  });
+  group_ = streamed_ && writes && shares && length_ >= 2 * shared_elements ? shared_rows : 1;
+  if (group_ > 1) unit_ = std::min(unit_, shared_elements);
   pieces_per_row_ = (length_ + unit_ - 1) / unit_;
 
   gathered_ = targets_.size() == 1 && targets_[0].reduced && targets_[0].elements > most_partials;
@@ -314,8 +324,9 @@ Index Traversal::units() const {
 
 Traversal::Unit Traversal::unit(Index number) const {
   if (pieces_per_row_ > 1) {
-    const Index inner = number % pieces_per_row_ * unit_;
-    return {number / pieces_per_row_, 1, inner, std::min(unit_, length_ - inner)};
+    const Index first = number / (group_ * pieces_per_row_) * group_, rows = std::min(group_, rows_ - first);
+    const Index place = number - first * pieces_per_row_, inner = place / rows * unit_;
+    return {first + place % rows, 1, inner, std::min(unit_, length_ - inner)};
   }
   const Index row = number * rows_per_unit_;
   return {row, std::min(rows_per_unit_, rows_ - row), 0, length_};
@@ -438,7 +449,7 @@ void Traversal::join_partials(const Target& t, const Buffers& buffers) const {
         if (total.second)
           for (Index i = at; i < at + n; ++i) total.join(i, more.first[i], more.second[i]);
         else
-          total.add(at, more.first + at, n);
+          loops().merge[static_cast<size_t>(total.how)](total.first + at, more.first + at, n);
       }
       total.finish(t.finish, t.operand, buffers, at, at, n, false);
     }

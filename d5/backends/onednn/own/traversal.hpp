@@ -98,6 +98,7 @@ class Traversal {
   std::vector<Index> sizes_;    // collapsed
   Index unit_ = tile_elements;  // elements of a piece of a row at most
   Index rows_ = 1, length_ = 1, rows_per_unit_ = 1, pieces_per_row_ = 1;
+  Index group_ = 1;  // rows whose pieces are taken in turn
   bool streamed_ = false;
   bool flat_ = false;      // nothing is broadcast or reduced
   bool gathered_ = false;  // one reduced target, in pieces that have no partner elsewhere

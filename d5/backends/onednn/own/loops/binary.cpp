@@ -7,13 +7,15 @@ namespace d5::onednn::own::D5_ISA {
 namespace {
 
 #define D5_VALUE(VALUE) \
-  D5_INLINE static float value(float a, float b, const Parameters&) { return VALUE; }
-#define D5_SLOPES(SLOPE_A, SLOPE_B)                                                                                 \
-  D5_INLINE static float slope_a([[maybe_unused]] float a, [[maybe_unused]] float b, float dy, const Parameters&) { \
-    return SLOPE_A;                                                                                                 \
-  }                                                                                                                 \
-  D5_INLINE static float slope_b([[maybe_unused]] float a, [[maybe_unused]] float b, float dy, const Parameters&) { \
-    return SLOPE_B;                                                                                                 \
+  D5_INLINE static Vector value(Vector a, Vector b, const Parameters&) { return spread(VALUE); }
+#define D5_SLOPES(SLOPE_A, SLOPE_B)                                                                \
+  D5_INLINE static Vector slope_a([[maybe_unused]] Vector a, [[maybe_unused]] Vector b, Vector dy, \
+                                  const Parameters&) {                                             \
+    return spread(SLOPE_A);                                                                        \
+  }                                                                                                \
+  D5_INLINE static Vector slope_b([[maybe_unused]] Vector a, [[maybe_unused]] Vector b, Vector dy, \
+                                  const Parameters&) {                                             \
+    return spread(SLOPE_B);                                                                        \
   }
 
 struct Add {
@@ -35,16 +37,30 @@ struct Div {
 struct Pow {
   D5_VALUE(pow_of(a, b))
   D5_SLOPES(b == 0.0f ? 0.0f : dy * (b * pow_of(a, b - 1.0f)),
-            a == 0.0f && b >= 0.0f ? 0.0f : dy * (pow_of(a, b) * log_of(a)))
+            (a == 0.0f) & (b >= 0.0f) ? 0.0f : dy * (pow_of(a, b) * log_of(a)))
+};
+struct PowValue {  // usual: 0 < a < infinity (of its bits less one 0 has the largest), |b| < 2^100
+  static constexpr uint32_t bound = 0x7f7fffffu;
+  template <class X>
+  D5_INLINE static Words word(X& x, int64_t i) {
+    const Words a = bits_of(x[0][i]) - 1u, b = bits_of(absolute(x[1][i])) + (0x7f7fffffu - 0x71800000u);
+    return a > b ? a : b;
+  }
+  template <class X>
+  D5_INLINE static Vector usual(X& x, int64_t i) {
+    return positive_pow(x[0][i], x[1][i]);
+  }
+  template <class X>
+  D5_INLINE static Vector careful(X& x, int64_t i) {
+    return pow_of(x[0][i], x[1][i]);
+  }
 };
 struct Mod {
   // Zeros have the sign of b; an infinite b leaves a, or is it where the signs differ.
-  D5_INLINE static float rest(float a, float b) {
+  D5_INLINE static Vector rest(Vector a, Vector b) {
     const float infinity = __builtin_inff();
-    const bool divides = b < infinity && b > -infinity;
-    const float finite = a - floor_of(a / b) * b, other = (a < 0.0f && b > 0.0f) || (a > 0.0f && b < 0.0f) ? b : a;
-    const bool apart = !divides && b == b && a < infinity && a > -infinity;
-    const float value = apart ? other : finite;
+    const Vector finite = a - floor_of(a / b) * b, other = a * b < 0.0f ? b : a;
+    const Vector value = (absolute(b) == infinity) & (absolute(a) < infinity) ? other : finite;
     return value == 0.0f ? (b < 0.0f ? -0.0f : 0.0f) : value;
   }
   D5_VALUE(rest(a, b))
@@ -60,24 +76,27 @@ struct PRelu {
 };
 // The first of equal values has the gradient; NaN wins.
 struct Max {
-  D5_INLINE static bool second(float a, float b) { return b > a || (b != b && a == a); }
-  D5_VALUE(second(a, b) ? b : a)
+  D5_INLINE static auto second(Vector a, Vector b) { return (b > a) | ((b != b) & (a == a)); }
+  D5_VALUE(b != b ? b : larger(b, a))
   D5_SLOPES(second(a, b) ? 0.0f : dy, second(a, b) ? dy : 0.0f)
 };
 struct Min {
-  D5_INLINE static bool second(float a, float b) { return b < a || (b != b && a == a); }
-  D5_VALUE(second(a, b) ? b : a)
+  D5_INLINE static auto second(Vector a, Vector b) { return (b < a) | ((b != b) & (a == a)); }
+  D5_VALUE(b != b ? b : smaller(b, a))
   D5_SLOPES(second(a, b) ? 0.0f : dy, second(a, b) ? dy : 0.0f)
+};
+struct ScaledSum {  // a: the factor
+  D5_INLINE static Vector value(Vector a, Vector b, const Parameters& p) { return (a + b) * p.a; }
 };
 // Losses: a prediction, b target.
 struct SquaredError {
   D5_VALUE((a - b) * (a - b))
   D5_SLOPES(dy*(2.0f * (a - b)), dy*(2.0f * (b - a)))
 };
-D5_INLINE float bounded_log(float x) { return larger(log_of(x), -100.0f); }
+D5_INLINE Vector bounded_log(Vector x) { return at_least(log_of(x), -100.0f); }
 struct BinaryCrossEntropy {
   D5_VALUE(-b* bounded_log(a) - (1.0f - b) * bounded_log(1.0f - a))
-  D5_SLOPES(dy*((a - b) / larger(a * (1.0f - a), 1e-12f)), dy*(bounded_log(1.0f - a) - bounded_log(a)))
+  D5_SLOPES(dy*((a - b) / at_least(a * (1.0f - a), 1e-12f)), dy*(bounded_log(1.0f - a) - bounded_log(a)))
 };
 
 struct Equal {
@@ -106,25 +125,25 @@ struct Xor {
 };
 
 struct Where {
-  D5_INLINE static float value(float condition, float x, float y) { return condition != 0.0f ? x : y; }
+  D5_INLINE static Vector value(Vector condition, Vector x, Vector y) { return condition != 0.0f ? x : y; }
   template <int input>
-  D5_INLINE static float slope(float condition, float, float, float dy) {
-    return (condition != 0.0f) == (input == 1) ? dy : 0.0f;
+  D5_INLINE static Vector slope(Vector condition, Vector, Vector, Vector dy) {
+    return input == 1 ? (condition != 0.0f ? dy : 0.0f) : (condition != 0.0f ? 0.0f : dy);
   }
 };
 struct Clip {  // limits are -inf and inf where they are absent
-  D5_INLINE static float value(float x, float low, float high) {
-    const float raised = x < low ? low : x;
+  D5_INLINE static Vector value(Vector x, Vector low, Vector high) {
+    const Vector raised = x < low ? low : x;
     return raised > high ? high : raised;
   }
   template <int>
-  D5_INLINE static float slope(float x, float low, float high, float dy) {
-    return x >= low && x <= high ? dy : 0.0f;
+  D5_INLINE static Vector slope(Vector x, Vector low, Vector high, Vector dy) {
+    return (x >= low) & (x <= high) ? dy : 0.0f;
   }
 };
 
 template <class F>
-constexpr TileFunctions predicate(const char* op) {
+constexpr TileFunctions value_alone(const char* op) {
   return {op, 2, binary_value<F>, {}};
 }
 
@@ -135,22 +154,23 @@ const TileFunctions binary_functions[] = {
     binary<Sub>("Sub", 0),
     binary<Mul>("Mul"),
     binary<Div>("Div"),
-    binary<Pow>("Pow"),
+    {"Pow", 2, usual_or_careful<2, PowValue>, {binary_gradient_a<Pow>, binary_gradient_b<Pow>}, 3},
     binary<Mod>("Mod"),
     binary<ModTowardsZero>("Mod fmod"),
     binary<PRelu>("PRelu"),
     binary<Max>("Max"),
     binary<Min>("Min"),
+    value_alone<ScaledSum>("scaled sum"),
     binary<SquaredError>("MeanSquaredError"),
     binary<BinaryCrossEntropy>("BinaryCrossEntropy"),
-    predicate<Equal>("Equal"),
-    predicate<Greater>("Greater"),
-    predicate<GreaterOrEqual>("GreaterOrEqual"),
-    predicate<Less>("Less"),
-    predicate<LessOrEqual>("LessOrEqual"),
-    predicate<And>("And"),
-    predicate<Or>("Or"),
-    predicate<Xor>("Xor"),
+    value_alone<Equal>("Equal"),
+    value_alone<Greater>("Greater"),
+    value_alone<GreaterOrEqual>("GreaterOrEqual"),
+    value_alone<Less>("Less"),
+    value_alone<LessOrEqual>("LessOrEqual"),
+    value_alone<And>("And"),
+    value_alone<Or>("Or"),
+    value_alone<Xor>("Xor"),
     {"Where", 3, ternary_value<Where>, {nullptr, ternary_gradient<Where, 1>, ternary_gradient<Where, 2>}, 1},
     {"Clip", 3, ternary_value<Clip>, {ternary_gradient<Clip, 0>}},
 };

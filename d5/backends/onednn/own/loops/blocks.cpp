@@ -6,7 +6,7 @@ namespace d5::onednn::own::D5_ISA {
 namespace {
 
 D5_INLINE void from_bf16(const uint16_t* x, float* y, int64_t n) {
-  D5_EACH(n) y[i] = float_of(static_cast<uint32_t>(x[i]) << 16);
+  D5_EACH(n) y[i] = __builtin_bit_cast(float, static_cast<uint32_t>(x[i]) << 16);
 }
 D5_INLINE void to_bf16(const float* x, uint16_t* y, int64_t n) {
   D5_EACH(n) y[i] = static_cast<uint16_t>(rounded_bf16(x[i]) >> 16);
@@ -15,15 +15,16 @@ D5_INLINE void from_f16(const uint16_t* x, float* y, int64_t n) {
   D5_EACH(n) {
     const uint32_t sign = (x[i] & 0x8000u) << 16, magnitude = x[i] & 0x7fffu;
     const uint32_t normal = (magnitude << 13) + (magnitude >= 0x7c00u ? 0x70000000u : 0x38000000u);
-    const uint32_t tiny = bits_of(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
-    y[i] = float_of(sign | (magnitude < 0x400u ? tiny : normal));
+    const uint32_t tiny = __builtin_bit_cast(uint32_t, static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
+    y[i] = __builtin_bit_cast(float, sign | (magnitude < 0x400u ? tiny : normal));
   }
 }
 D5_INLINE void to_f16(const float* x, uint16_t* y, int64_t n) {
   D5_EACH(n) {
-    const uint32_t u = bits_of(x[i]), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
+    const uint32_t u = __builtin_bit_cast(uint32_t, x[i]), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
     const uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
-    const uint32_t tiny = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000u;  // the grid of denormals: see core/dtype
+    const uint32_t tiny = __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, magnitude) + 0.5f) -
+                          0x3f000000u;  // the grid of denormals: see core/dtype
     const uint32_t nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
     uint32_t code = magnitude < 0x38800000u ? tiny : normal;
     code = magnitude >= 0x477ff000u ? 0x7c00u : code;

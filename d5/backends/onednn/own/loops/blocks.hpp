@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a loop meets memory: a function of numbers applied to elements of any type. f32 in the caches is one plain loop.
+// How a loop meets memory: a function of vectors applied to elements of any type. f32 in the caches is one plain loop.
 // Everything else goes through blocks that stay in registers and the first cache: what is stored past the caches is
 // then stored a line at a time between the loads, which keeps memory busy both ways.
 #pragma once
-
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
 
 #include "d5/backends/onednn/own/loops.hpp"
 #include "d5/backends/onednn/own/loops/math.hpp"
@@ -65,7 +61,7 @@ D5_INLINE int64_t first_count(const Place& out, int64_t n) {
 
 // bf16 to nearest even, in the upper half of the word; NaN stays one.
 D5_INLINE uint32_t rounded_bf16(float x) {
-  const uint32_t u = bits_of(x), rounded = u + 0x7fffu + ((u >> 16) & 1u);
+  const uint32_t u = __builtin_bit_cast(uint32_t, x), rounded = u + 0x7fffu + ((u >> 16) & 1u);
   return x != x ? u | 0x00400000u : rounded;
 }
 // A block of bf16, which lies in memory two to a word: its even elements become the first half of the block, the odd
@@ -74,8 +70,8 @@ D5_INLINE void widen_pairs(const void* from, float* to) {
   D5_EACH(block_elements / 2) {
     uint32_t word;
     __builtin_memcpy(&word, static_cast<const char*>(from) + 4 * i, 4);
-    to[i] = float_of(word << 16);
-    to[block_elements / 2 + i] = float_of(word & 0xffff0000u);
+    to[i] = __builtin_bit_cast(float, word << 16);
+    to[block_elements / 2 + i] = __builtin_bit_cast(float, word & 0xffff0000u);
   }
 }
 D5_INLINE void narrow_pairs(const float* from, uint32_t* words) {
@@ -84,46 +80,75 @@ D5_INLINE void narrow_pairs(const float* from, uint32_t* words) {
   }
 }
 
-// out[i] = f(x, i), where x[k] + i is element i of in[k], for i < n. `out` may be one of `in`.
+// The elements of an array: x[i] is the vector that begins at element i.
+struct Line {
+  const float* data;
+  D5_INLINE Vector operator[](int64_t i) const { return load_vector(data + i); }
+};
+
+// out[i] = f(x, i), where x[k][i] is element i of in[k] and its neighbours, for i < n. `out` may be one of `in`.
 template <int inputs, class F>
 D5_INLINE void each(const Values (&in)[inputs], const Place& out, int64_t n, F&& f) {
-  const float* x[inputs] = {};
+  Line x[inputs];
   bool wide = out.type == Element::f32, pairs = out.type == Element::bf16;
   for (int k = 0; k < inputs; ++k) {
-    x[k] = static_cast<const float*>(in[k].data);
+    x[k].data = static_cast<const float*>(in[k].data);
     wide = wide && in[k].type == Element::f32;
     pairs = pairs && in[k].type == Element::bf16;
   }
+  alignas(64) float rooms[inputs][block_elements], y[block_elements];
   if (wide && !out.streamed) {
     float* to = static_cast<float*>(out.data);
-    D5_EACH(n) to[i] = f(x, i);
+    int64_t i = 0;
+#pragma GCC unroll 4
+    for (; i + width <= n; i += width) store_vector(to + i, f(x, i));
+    if (i == n) return;
+    for (int k = 0; k < inputs; ++k) {
+      store_vector(rooms[k], load_part(x[k].data + i, n - i));
+      x[k].data = rooms[k];
+    }
+    store_part(to + i, n - i, f(x, 0));
     return;
   }
-  alignas(64) float rooms[inputs][block_elements], y[block_elements];
   alignas(64) uint32_t words[block_elements / 2];
+  const auto whole_block = [&] {
+    Vector values[block_elements / width];
+#pragma GCC unroll 16
+    for (int k = 0; k < block_elements / width; ++k) values[k] = f(x, k * width);
+#pragma GCC unroll 16
+    for (int k = 0; k < block_elements / width; ++k) store_vector(y + k * width, values[k]);
+  };
   for (int64_t at = 0, count = first_count(out, n); at < n;) {
     if (count < block_elements || !(wide || pairs)) {
-      for (int k = 0; k < inputs; ++k) x[k] = fetch(in[k], at, count, rooms[k]);
-      D5_EACH_OF(i, block_elements) y[i] = f(x, i);
-      put(out, at, count, y);
+      for (int k = 0; k < inputs; ++k) x[k].data = fetch(in[k], at, count, rooms[k]);
+      whole_block();
+      if (out.type == Element::f32 && out.streamed && count == block_elements)
+        stream_vectors(static_cast<char*>(out.data) + 4 * at, reinterpret_cast<const char*>(y), sizeof y);
+      else
+        put(out, at, count, y);
       at += count;
     }
-    for (; (wide || pairs) && at + block_elements <= n; at += block_elements) {
-      char* to = static_cast<char*>(out.data) + (wide ? 4 * at : 2 * at);
+    for (; wide && at + block_elements <= n; at += block_elements) {
+      char* to = static_cast<char*>(out.data) + 4 * at;
+#pragma GCC unroll 16
+      for (int64_t k = 0; k < block_elements; k += width) {
+        for (int j = 0; j < inputs; ++j) x[j].data = static_cast<const float*>(in[j].data) + at;
+        const Vector v = f(x, k);
+        stream_vector(to + 4 * k, reinterpret_cast<const char*>(&v));
+      }
+    }
+    for (; pairs && at + block_elements <= n; at += block_elements) {
+      char* to = static_cast<char*>(out.data) + 2 * at;
       for (int k = 0; k < inputs; ++k) {
-        x[k] = wide ? static_cast<const float*>(in[k].data) + at : rooms[k];
-        if (pairs) widen_pairs(static_cast<const char*>(in[k].data) + 2 * at, rooms[k]);
+        x[k].data = rooms[k];
+        widen_pairs(static_cast<const char*>(in[k].data) + 2 * at, rooms[k]);
       }
-      D5_EACH_OF(i, block_elements) y[i] = f(x, i);
-      if (wide) {
-        stream_vectors(to, reinterpret_cast<const char*>(y), sizeof y);
-      } else {
-        narrow_pairs(y, words);
-        if (out.streamed)
-          stream_vectors(to, reinterpret_cast<const char*>(words), sizeof words);
-        else
-          __builtin_memcpy(to, words, sizeof words);
-      }
+      whole_block();
+      narrow_pairs(y, words);
+      if (out.streamed)
+        stream_vectors(to, reinterpret_cast<const char*>(words), sizeof words);
+      else
+        __builtin_memcpy(to, words, sizeof words);
     }
     count = n - at < block_elements ? n - at : block_elements;
   }

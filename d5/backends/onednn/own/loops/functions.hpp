@@ -6,8 +6,11 @@
 
 namespace d5::onednn::own::D5_ISA {
 
+void convert(const Values& from, const Place& to, int64_t n);
+
 struct Parameters {  // a copy: the compiler need not fear that a store changes them
-  float a, b, c, d;
+  float a = 0, b = 0, c = 0, d = 0;
+  Parameters() = default;
   explicit Parameters(const float* p) : a(p[0]), b(p[1]), c(p[2]), d(p[3]) {}
 };
 
@@ -54,6 +57,35 @@ void ternary_gradient(const Values* in, const Place& out, int64_t n, const float
              [&](auto& x, int64_t i) { return F::template slope<input>(x[0][i], x[1][i], x[2][i], x[3][i]); });
 }
 
+// A function with a fast form for usual numbers, of which F::word is below F::bound, and a careful one. A piece is
+// computed the fast way, and where a word was too large once more with care; one that is computed in place goes through
+// a tile, because its input is still needed then.
+template <int inputs, class F>
+void usual_or_careful(const Values* in, const Place& out, int64_t n, const float*) {
+  alignas(64) float tile[tile_elements];
+  bool in_place = false;
+  for (int k = 0; k < inputs; ++k) in_place = in_place || in[k].data == out.data;
+  for (int64_t at = 0; at < n; at += tile_elements) {
+    const int64_t count = n - at < tile_elements ? n - at : tile_elements;
+    Values piece[inputs];
+    for (int k = 0; k < inputs; ++k)
+      piece[k] = {static_cast<const char*>(in[k].data) + (at << shift_of(in[k].type)), in[k].type};
+    const Place to{static_cast<char*>(out.data) + (at << shift_of(out.type)), out.type, out.streamed};
+    Words most{};
+    each_of<inputs>(piece, in_place ? Place{tile} : to, count, [&](auto& x, int64_t i) {
+      const Words word = F::word(x, i);
+      most = word > most ? word : most;
+      return F::usual(x, i);
+    });
+    bool usual = true;
+    for (int k = 0; k < width; ++k) usual = usual && most[k] < F::bound;
+    if (!usual)
+      each_of<inputs>(piece, to, count, [](auto& x, int64_t i) { return F::careful(x, i); });
+    else if (in_place)
+      convert({tile}, to, count);
+  }
+}
+
 template <class F>
 constexpr TileFunctions unary(const char* op, unsigned reads = 1) {
   return {op, 1, unary_value<F>, {unary_gradient<F>}, reads};
@@ -63,7 +95,6 @@ constexpr TileFunctions binary(const char* op, unsigned reads = 3) {
   return {op, 2, binary_value<F>, {binary_gradient_a<F>, binary_gradient_b<F>}, reads};
 }
 
-void convert(const Values& from, const Place& to, int64_t n);
 void stream(void* target, const void* source, int64_t bytes);
 void fence();
 float sum_of_squares(const float* x, float mean, int64_t n);
@@ -78,7 +109,7 @@ void normalize_gradient_shared(const Place& dx, const float* x, const float* dy,
 void transpose_2(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride, int64_t rows,
                  int64_t columns);
 void transpose_4(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,
-                 int64_t columns);
+                 int64_t columns, bool streamed);
 void philox_mask(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint64_t least, int64_t n);
 
 // The rows of each file of functions.

@@ -2,80 +2,66 @@
 // Reductions of a line: `lanes` partial results side by side, which are joined at the end.
 #pragma once
 
-#include <type_traits>
-
 #include "d5/backends/onednn/own/loops/functions.hpp"
 
 namespace d5::onednn::own::D5_ISA {
 
 constexpr int lanes = 64;
 
+// `taken` is what becomes of an element before it is joined.
 struct Plus {
   static constexpr float start = 0.0f;
-  template <class T>
-  D5_INLINE static T join(T s, T x) {
-    return s + x;
-  }
+  D5_INLINE static Vector taken(Vector x) { return x; }
+  D5_INLINE static Vector join(Vector s, Vector x) { return s + x; }
+};
+struct PlusMagnitude : Plus {
+  D5_INLINE static Vector taken(Vector x) { return absolute(x); }
+};
+struct PlusSquare : Plus {
+  D5_INLINE static Vector taken(Vector x) { return x * x; }
 };
 struct Times {
   static constexpr float start = 1.0f;
-  template <class T>
-  D5_INLINE static T join(T s, T x) {
-    return s * x;
-  }
+  D5_INLINE static Vector taken(Vector x) { return x; }
+  D5_INLINE static Vector join(Vector s, Vector x) { return s * x; }
 };
 struct Largest {  // NaN stays
   static constexpr float start = -__builtin_inff();
-  template <class T>
-  D5_INLINE static T join(T s, T x) {
-    return ((x > s) | (x != x)) ? x : s;
-  }
+  D5_INLINE static Vector taken(Vector x) { return x; }
+  D5_INLINE static Vector join(Vector s, Vector x) { return x != x ? x : larger(x, s); }
 };
 struct Smallest {
   static constexpr float start = __builtin_inff();
-  template <class T>
-  D5_INLINE static T join(T s, T x) {
-    return ((x < s) | (x != x)) ? x : s;
-  }
+  D5_INLINE static Vector taken(Vector x) { return x; }
+  D5_INLINE static Vector join(Vector s, Vector x) { return x != x ? x : smaller(x, s); }
 };
 
-// A register of the widest kind; `lanes` sums are a few of them.
-#if defined(__AVX512F__)
-constexpr int width = 16;
-#elif defined(__AVX__)
-constexpr int width = 8;
-#else
-constexpr int width = 4;
-#endif
 constexpr int registers = lanes / width;
-using Vector [[gnu::vector_size(width * sizeof(float))]] = float;
-D5_INLINE Vector load_vector(const float* x) {
-  Vector v;
-  __builtin_memcpy(&v, x, sizeof v);
-  return v;
-}
 
-D5_INLINE void store_vector(float* x, Vector v) { __builtin_memcpy(x, &v, sizeof v); }
-
-// Where a function of lines is: at the elements of a vector, or at one element. at(x) are those of x.
+// Where a function of lines is: at a whole vector, or at the last elements of a line. at(x) are those of x.
 struct VectorAt {
   int64_t i;
   D5_INLINE Vector operator()(const float* x) const { return load_vector(x + i); }
   D5_INLINE void put(float* x, Vector v) const { store_vector(x + i, v); }
+  D5_INLINE void prefetch(const float* x) const { __builtin_prefetch(x + i, 0, 2); }
+  D5_INLINE Vector rest_is(float, Vector v) const { return v; }
 };
-struct ElementAt {
-  int64_t i;
-  D5_INLINE float operator()(const float* x) const { return x[i]; }
-  D5_INLINE void put(float* x, float v) const { x[i] = v; }
+struct PartAt {
+  int64_t i, count;
+  D5_INLINE Vector operator()(const float* x) const { return load_part(x + i, count); }
+  D5_INLINE void put(float* x, Vector v) const { store_part(x + i, count, v); }
+  D5_INLINE void prefetch(const float*) const {}
+  D5_INLINE Vector rest_is(float value, Vector v) const { return with_rest(v, count, value); }
 };
 
 template <class Join>
 D5_INLINE float across(Vector v) {
-  float sums[width];
-  store_vector(sums, v);
-  for (int half = width / 2; half > 0; half /= 2)
-    for (int k = 0; k < half; ++k) sums[k] = Join::join(sums[k], sums[k + half]);
-  return sums[0];
+  for (int half = width / 2; half > 0; half /= 2) {
+    Vector other = v;
+    for (int k = 0; k < half; ++k) other[k] = v[k + half];
+    v = Join::join(v, other);
+  }
+  return v[0];
 }
 
 template <class Join>
@@ -86,6 +72,10 @@ struct Totals {
     for (Vector& v : each) v = Vector{} + Join::start;
   }
   D5_INLINE void add(int r, Vector v) { each[r] = Join::join(each[r], v); }
+  template <class At>
+  D5_INLINE void add(int r, At at, Vector v) {
+    add(r, at.rest_is(Join::start, v));
+  }
   D5_INLINE Vector folded() {
     for (int half = registers / 2; half > 0; half /= 2)
       for (int r = 0; r < half; ++r) add(r, each[r + half]);
@@ -94,7 +84,7 @@ struct Totals {
   D5_INLINE float joined() { return across<Join>(folded()); }
 };
 
-// f(VectorAt) and f(ElementAt) over a line: blocks of `lanes`, then vectors, then elements.
+// f(at, register) over a line: blocks of `lanes`, then vectors, then what is left.
 template <class F>
 D5_INLINE void walk_line(int64_t n, F&& f) {
   int64_t i = 0;
@@ -103,40 +93,20 @@ D5_INLINE void walk_line(int64_t n, F&& f) {
     for (int r = 0; r < registers; ++r) f(VectorAt{i + r * width}, r);
   }
   for (; i + width <= n; i += width) f(VectorAt{i}, 0);
-  for (; i < n; ++i) f(ElementAt{i}, 0);
+  if (i < n) f(PartAt{i, n - i}, 0);
 }
 
 // Joins f(at) for all elements of a line.
 template <class Join, class F>
 D5_INLINE float joined_line(int64_t n, F&& f) {
   Totals<Join> totals;
-  float rest = Join::start;
-  walk_line(n, [&](auto at, int r) {
-    if constexpr (std::is_same_v<decltype(at), ElementAt>)
-      rest = Join::join(rest, f(at));
-    else
-      totals.add(r, f(at));
-  });
-  return Join::join(totals.joined(), rest);
+  walk_line(
+      n, [&](auto at, int r) __attribute__((always_inline)) { totals.add(r, at, f(at)); });
+  return totals.joined();
 }
 template <class Join>
 float reduce(const float* x, int64_t n) {
-  return joined_line<Join>(n, [x](auto at) { return at(x); });
-}
-
-// Joins f(0), ..., f(n - 1), a function of numbers.
-template <class Join, class F>
-D5_INLINE float joined(int64_t n, F&& f) {
-  Totals<Join> totals;
-  float rest = Join::start;
-  alignas(64) float block[lanes];
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    D5_EACH_OF(k, lanes) block[k] = f(i + k);
-    for (int r = 0; r < registers; ++r) totals.add(r, load_vector(block + r * width));
-  }
-  for (; i < n; ++i) rest = Join::join(rest, f(i));
-  return Join::join(totals.joined(), rest);
+  return joined_line<Join>(n, [x](auto at) { return Join::taken(at(x)); });
 }
 
 // out[i] = f(at) over a line.
@@ -148,7 +118,7 @@ D5_INLINE void each_at(const Place& out, int64_t n, F&& f) {
     for (int64_t at = 0; at < n; at += count, count = n - at < block_elements ? n - at : block_elements) {
       int64_t i = 0;
       for (; i + width <= count; i += width) store_vector(block + i, f(VectorAt{at + i}));
-      for (; i < count; ++i) block[i] = f(ElementAt{at + i});
+      if (i < count) store_part(block + i, count - i, f(PartAt{at + i, count - i}));
       put(out, at, count, block);
     }
     return;
@@ -156,7 +126,10 @@ D5_INLINE void each_at(const Place& out, int64_t n, F&& f) {
   float* y = static_cast<float*>(out.data);
   int64_t i = 0;
   if (out.streamed) {
-    for (; i < n && reinterpret_cast<intptr_t>(y + i) % vector_bytes != 0; ++i) y[i] = f(ElementAt{i});
+    if (const int64_t before = (-reinterpret_cast<intptr_t>(y) & (vector_bytes - 1)) / 4; before > 0) {
+      i = before < n ? before : n;
+      store_part(y, i, f(PartAt{0, i}));
+    }
 #pragma GCC unroll 4
     for (; i + width <= n; i += width) {
       const Vector v = f(VectorAt{i});
@@ -165,7 +138,7 @@ D5_INLINE void each_at(const Place& out, int64_t n, F&& f) {
   } else {
     for (; i + width <= n; i += width) store_vector(y + i, f(VectorAt{i}));
   }
-  for (; i < n; ++i) y[i] = f(ElementAt{i});
+  if (i < n) store_part(y + i, n - i, f(PartAt{i, n - i}));
 }
 
 void log_sum_exp_merge(float* top, float* sum, const float* x, int64_t stride, int64_t rows, int64_t n);

@@ -25,22 +25,15 @@ void normalize_shared(const Place& y, const float* x, float mean, float rstd, fl
 void normalize_sums(const float* x, const float* dy, float mean, float rstd, const float* gain, int64_t n,
                     float sums[2]) {
   Totals<Plus> of_g, of_product;
-  float rest[2] = {};
   walk_line(
       n, [&](auto at, int r) __attribute__((always_inline)) {
-        auto g = at(dy);
+        Vector g = at(dy);
         if (gain) g = g * at(gain);
-        const auto product = g * ((at(x) - mean) * rstd);
-        if constexpr (std::is_same_v<decltype(at), ElementAt>) {
-          rest[0] += g;
-          rest[1] += product;
-        } else {
-          of_g.add(r, g);
-          of_product.add(r, product);
-        }
+        of_g.add(r, at, g);
+        of_product.add(r, at, g * ((at(x) - mean) * rstd));
       });
-  sums[0] = of_g.joined() + rest[0];
-  sums[1] = of_product.joined() + rest[1];
+  sums[0] = of_g.joined();
+  sums[1] = of_product.joined();
 }
 
 void normalize_gradient(const Place& dx, const float* x, const float* dy, float mean, float rstd, const float* gain,

@@ -10,14 +10,13 @@ namespace {
   void Name(const Values* in, const Place& out, int64_t n, [[maybe_unused]] const float* parameters) { \
     [[maybe_unused]] const Parameters p(parameters);                                                   \
     each_of<ARRAYS>(in, out, n, [&](auto& x, int64_t i) {                                              \
-      [[maybe_unused]] const float *a = x[0], *b = x[ARRAYS > 1], *c = x[ARRAYS > 2 ? 2 : 0],          \
-                                   *d = x[ARRAYS > 3 ? 3 : 0];                                         \
+      [[maybe_unused]] const Line &a = x[0], &b = x[ARRAYS > 1], &c = x[ARRAYS > 2 ? 2 : 0],           \
+                                  &d = x[ARRAYS > 3 ? 3 : 0];                                          \
       return VALUE;                                                                                    \
     });                                                                                                \
   }
 
 D5_TILE(linear, 1, p.a* a[i] + p.b)
-D5_TILE(square, 1, a[i] * a[i])
 D5_TILE(product, 2, a[i] * b[i])
 D5_TILE(masked, 2, b[i] != 0.0f ? a[i] * p.a : 0.0f)
 D5_TILE(top_and_log, 2, a[i] + log_of(b[i]))            // log_sum_exp
@@ -31,9 +30,9 @@ D5_TILE(gradient_of_l2, 3, b[i] == 0.0f ? 0.0f : c[i] * (a[i] / b[i]))       // 
 D5_TILE(gradient_of_square, 2, 2.0f * a[i] * b[i])                           // x, dy
 D5_TILE(gradient_of_log_sum_exp, 3, c[i] * exp_of(a[i] - b[i]))              // x, y, dy
 D5_TILE(gradient_of_product, 4,                                              // x, dy, product, zeros
-        d[i] == 0.0f                   ? b[i] * (c[i] / a[i])
-        : d[i] == 1.0f && a[i] == 0.0f ? b[i] * c[i]
-                                       : 0.0f)
+        d[i] == 0.0f                      ? b[i] * (c[i] / a[i])
+        : (d[i] == 1.0f) & (a[i] == 0.0f) ? b[i] * c[i]
+                                          : 0.0f)
 
 // Softmax of columns: x, top, sum (its logarithm); y, dy, sum.
 D5_TILE(softmax, 3, exp_of(a[i] - b[i]) / c[i])
@@ -44,57 +43,68 @@ D5_TILE(gradient_of_log_softmax, 3, b[i] - exp_of(a[i]) * c[i])
 
 }  // namespace
 
-// A sum of 0 stands for "nothing yet", so that inf - inf does not come in. Four rows at once share the change of scale.
-D5_INLINE float share_of(float x, float top) { return x == top ? 1.0f : exp_of(x - top); }
-D5_INLINE float grown(float sum, float old, float top, float more) {
-  const float before = sum == 0.0f || old == top ? sum : sum * exp_of(old - top);
-  return top == -__builtin_inff() ? 0.0f : before + more;
+// The sum is relative to the largest element, where that is infinite to 0: inf - inf does not come in. Eight rows at
+// once share the change of scale.
+template <int rows>
+D5_INLINE void log_sum_exp_rows(float* top, float* sum, const float* x, int64_t stride, int64_t n) {
+  walk_line(
+      n, [=](auto at, int) __attribute__((always_inline)) {
+        const Vector old = at(top);
+        Vector row[rows], now = old;
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r) {
+          row[r] = at(x + r * stride);
+          now = Largest::join(now, row[r]);
+        }
+        const Vector base = absolute(now) == __builtin_inff() ? 0.0f : now;
+        Vector total = at(sum) * exp_of(old - base);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r) total += exp_of(row[r] - base);
+        at.put(sum, total);
+        at.put(top, now);
+      });
 }
 void log_sum_exp_merge(float* top, float* sum, const float* x, int64_t stride, int64_t rows, int64_t n) {
   int64_t row = 0;
-  for (; row + 4 <= rows; row += 4) {
-    const float *a = x + row * stride, *b = a + stride, *c = b + stride, *d = c + stride;
-    D5_EACH(n) {
-      const float old = top[i], most = Largest::join(Largest::join(a[i], b[i]), Largest::join(c[i], d[i]));
-      const float now = Largest::join(old, most);
-      const float more = (share_of(a[i], now) + share_of(b[i], now)) + (share_of(c[i], now) + share_of(d[i], now));
-      sum[i] = grown(sum[i], old, now, more);
-      top[i] = now;
-    }
-  }
-  for (; row < rows; ++row) {
-    const float* a = x + row * stride;
-    D5_EACH(n) {
-      const float old = top[i], now = Largest::join(old, a[i]);
-      sum[i] = grown(sum[i], old, now, share_of(a[i], now));
-      top[i] = now;
-    }
-  }
+  for (; row + 8 <= rows; row += 8) log_sum_exp_rows<8>(top, sum, x + row * stride, stride, n);
+  for (; row < rows; ++row) log_sum_exp_rows<1>(top, sum, x + row * stride, stride, n);
 }
+// In pieces that stay in the first cache between the two passes.
 void log_sum_exp_pair(const float* x, int64_t n, float pair[2]) {
-  const float top = reduce<Largest>(x, n);
-  const bool finite = top - top == 0.0f;
+  float top = -__builtin_inff(), sum = 0.0f;
+  for (int64_t at = 0; at < n; at += tile_elements) {
+    const int64_t count = n - at < tile_elements ? n - at : tile_elements;
+    const float *piece = x + at, most = reduce<Largest>(piece, count), old = top;
+    if (!(most <= top)) top = most;
+    const float base = absolute(spread(top))[0] == __builtin_inff() ? 0.0f : top;
+    if (old != top) sum *= exp_of(spread(old - base))[0];
+    sum += joined_line<Plus>(
+        count, [=](auto place) __attribute__((always_inline)) {
+          place.prefetch(piece + tile_elements);
+          return exp_of(place(piece) - base);
+        });
+    if (top != top) break;
+  }
   pair[0] = top;
-  pair[1] = finite ? joined<Plus>(n, [x, top](int64_t i) { return exp_of(x[i] - top); })
-                   : (top == -__builtin_inff() ? 0.0f : 1.0f);
+  pair[1] = sum;
 }
 
 template <class Join>
 D5_INLINE void ties_merge(float* best, float* ties, const float* x, int64_t stride, int64_t rows, int64_t n) {
-  for (int64_t row = 0; row < rows; ++row, x += stride) {
-    D5_EACH(n) {
-      const float old = best[i], now = Join::join(old, x[i]);
-      const float kept = now == old ? ties[i] : 0.0f;
-      ties[i] = kept + (x[i] == now ? 1.0f : 0.0f);
-      best[i] = now;
-    }
-  }
+  for (int64_t row = 0; row < rows; ++row, x += stride)
+    walk_line(
+        n, [=](auto at, int) __attribute__((always_inline)) {
+          const Vector old = at(best), a = at(x), now = Join::join(old, a);
+          const Vector kept = now == old ? at(ties) : Vector{};
+          at.put(ties, kept + (a == now ? Vector{} + 1.0f : Vector{}));
+          at.put(best, now);
+        });
 }
 template <class Join>
 D5_INLINE void ties_pair(const float* x, int64_t n, float pair[2]) {
   const float best = reduce<Join>(x, n);
   pair[0] = best;
-  pair[1] = joined<Plus>(n, [x, best](int64_t i) { return x[i] == best ? 1.0f : 0.0f; });
+  pair[1] = joined_line<Plus>(n, [x, best](auto at) { return at(x) == best ? Vector{} + 1.0f : Vector{}; });
 }
 void max_ties_merge(float* top, float* ties, const float* x, int64_t stride, int64_t rows, int64_t n) {
   ties_merge<Largest>(top, ties, x, stride, rows, n);
@@ -106,21 +116,21 @@ void max_ties_pair(const float* x, int64_t n, float pair[2]) { ties_pair<Largest
 void min_ties_pair(const float* x, int64_t n, float pair[2]) { ties_pair<Smallest>(x, n, pair); }
 
 void product_zeros_merge(float* product, float* zeros, const float* x, int64_t stride, int64_t rows, int64_t n) {
-  for (int64_t row = 0; row < rows; ++row, x += stride) {
-    D5_EACH(n) {
-      product[i] *= x[i] == 0.0f ? 1.0f : x[i];
-      zeros[i] += x[i] == 0.0f ? 1.0f : 0.0f;
-    }
-  }
+  for (int64_t row = 0; row < rows; ++row, x += stride)
+    walk_line(
+        n, [=](auto at, int) __attribute__((always_inline)) {
+          const Vector a = at(x);
+          at.put(product, at(product) * (a == 0.0f ? 1.0f : a));
+          at.put(zeros, at(zeros) + (a == 0.0f ? Vector{} + 1.0f : Vector{}));
+        });
 }
 void product_zeros_pair(const float* x, int64_t n, float pair[2]) {
-  pair[0] = joined<Times>(n, [x](int64_t i) { return x[i] == 0.0f ? 1.0f : x[i]; });
-  pair[1] = joined<Plus>(n, [x](int64_t i) { return x[i] == 0.0f ? 1.0f : 0.0f; });
+  pair[0] = joined_line<Times>(n, [x](auto at) { return at(x) == 0.0f ? Vector{} + 1.0f : at(x); });
+  pair[1] = joined_line<Plus>(n, [x](auto at) { return at(x) == 0.0f ? Vector{} + 1.0f : Vector{}; });
 }
 
 const TileFunctions reduction_functions[] = {
     {"linear", 1, linear, {}},
-    {"square", 1, square, {}},
     {"product", 2, product, {}},
     {"masked", 2, masked, {}},
     {"top and log", 2, top_and_log, {}},

@@ -7,27 +7,54 @@ namespace {
 
 void fill(float* y, float value, int64_t n) { D5_EACH(n) y[i] = value; }
 
-// ---- reductions
-template <class Join>
-void merge(float* sums, const float* x, int64_t n) {
-  D5_EACH(n) sums[i] = Join::join(sums[i], x[i]);
+void prefetch(const void* data, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(data) + i, 0, 2);
 }
+
+// ---- reductions
 template <class Join>
 void merge_rows(float* sums, const float* x, int64_t stride, int64_t rows, int64_t n) {
   int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {  // more streams would meet in the same sets of the first cache
     const float *a = x + row * stride, *b = a + stride, *c = b + stride, *d = c + stride;
-    D5_EACH(n) sums[i] = Join::join(Join::join(Join::join(Join::join(sums[i], a[i]), b[i]), c[i]), d[i]);
+    walk_line(
+        n, [=](auto at, int) __attribute__((always_inline)) {
+          const Vector low = Join::join(Join::taken(at(a)), Join::taken(at(b)));
+          const Vector high = Join::join(Join::taken(at(c)), Join::taken(at(d)));
+          at.put(sums, Join::join(at(sums), Join::join(low, high)));
+        });
   }
-  for (; row < rows; ++row) merge<Join>(sums, x + row * stride, n);
+  for (; row < rows; ++row) {
+    const float* a = x + row * stride;
+    walk_line(
+        n, [=](auto at, int)
+               __attribute__((always_inline)) { at.put(sums, Join::join(at(sums), Join::taken(at(a)))); });
+  }
+}
+template <class Join>
+void merge(float* sums, const float* x, int64_t n) {
+  walk_line(
+      n, [=](auto at, int) __attribute__((always_inline)) { at.put(sums, Join::join(at(sums), at(x))); });
 }
 float dot(const float* a, const float* b, int64_t n) {
   return joined_line<Plus>(n, [a, b](auto at) { return at(a) * at(b); });
 }
 
 // ---- lines
-float exponentials(const float* x, float top, float* y, int64_t n) {
-  return joined<Plus>(n, [=](int64_t i) { return y[i] = exp_of(x[i] - top); });
+float exponentials(const float* x, float top, float* y, int64_t n, const float* ahead) {
+  if (!y)
+    return joined_line<Plus>(
+        n, [=](auto at) __attribute__((always_inline)) {
+          at.prefetch(ahead);
+          return exp_of(at(x) - top);
+        });
+  return joined_line<Plus>(
+      n, [=](auto at) __attribute__((always_inline)) {
+        at.prefetch(ahead);
+        const Vector e = exp_of(at(x) - top);
+        at.put(y, e);
+        return e;
+      });
 }
 void scale(const Place& y, const float* x, float factor, float term, int64_t n) {
   each_at(y, n, [=](auto at) { return factor * at(x) + term; });
@@ -57,9 +84,12 @@ const Loops table = {
     .fill = fill,
     .stream = stream,
     .fence = fence,
-    .reduce = {reduce<Plus>, reduce<Times>, reduce<Largest>, reduce<Smallest>},
-    .merge = {merge<Plus>, merge<Times>, merge<Largest>, merge<Smallest>},
-    .merge_rows = {merge_rows<Plus>, merge_rows<Times>, merge_rows<Largest>, merge_rows<Smallest>},
+    .prefetch = prefetch,
+    .reduce = {reduce<Plus>, reduce<Times>, reduce<Largest>, reduce<Smallest>, reduce<PlusMagnitude>,
+               reduce<PlusSquare>},
+    .merge = {merge<Plus>, merge<Times>, merge<Largest>, merge<Smallest>, merge<Plus>, merge<Plus>},
+    .merge_rows = {merge_rows<Plus>, merge_rows<Times>, merge_rows<Largest>, merge_rows<Smallest>,
+                   merge_rows<PlusMagnitude>, merge_rows<PlusSquare>},
     .merge_pairs = {log_sum_exp_merge, max_ties_merge, min_ties_merge, product_zeros_merge},
     .reduce_pair = {log_sum_exp_pair, max_ties_pair, min_ties_pair, product_zeros_pair},
     .dot = dot,

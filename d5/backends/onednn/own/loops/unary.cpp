@@ -5,15 +5,16 @@
 namespace d5::onednn::own::D5_ISA {
 namespace {
 
-#define D5_UNARY(Name, VALUE, SLOPE)                                                                               \
-  struct Name {                                                                                                    \
-    D5_INLINE static float value(float x, [[maybe_unused]] const Parameters& p) { return VALUE; }                  \
-    D5_INLINE static float slope([[maybe_unused]] float x, [[maybe_unused]] const Parameters& p) { return SLOPE; } \
+#define D5_UNARY(Name, VALUE, SLOPE)                                                                        \
+  struct Name {                                                                                             \
+    D5_INLINE static Vector value(Vector x, [[maybe_unused]] const Parameters& p) { return spread(VALUE); } \
+    D5_INLINE static Vector slope([[maybe_unused]] Vector x, [[maybe_unused]] const Parameters& p) {        \
+      return spread(SLOPE);                                                                                 \
+    }                                                                                                       \
   };
 
-D5_INLINE float sign_of(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
-D5_INLINE float truth(bool value) { return value ? 1.0f : 0.0f; }
-D5_INLINE float square(float x) { return x * x; }
+D5_INLINE Vector sign_of(Vector x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+D5_INLINE Vector square(Vector x) { return x * x; }
 
 D5_UNARY(Abs, absolute(x), x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f)
 D5_UNARY(Neg, -x, -1.0f)
@@ -37,40 +38,49 @@ D5_UNARY(Cosh, cosh_of(x), sinh_of(x))
 D5_UNARY(Asinh, asinh_of(x), 1.0f / square_root(x * x + 1.0f))
 D5_UNARY(Acosh, acosh_of(x), 1.0f / square_root((x - 1.0f) * (x + 1.0f)))
 D5_UNARY(Atanh, atanh_of(x), 1.0f / ((1.0f - x) * (1.0f + x)))
-D5_UNARY(Not, truth(x == 0.0f), 0.0f)
-D5_UNARY(IsNaN, truth(x != x), 0.0f)
+D5_UNARY(Not, x == 0.0f ? 1.0f : 0.0f, 0.0f)
+D5_UNARY(IsNaN, x != x ? 1.0f : 0.0f, 0.0f)
 D5_UNARY(IsInf, (x == -__builtin_inff() ? p.a : x == __builtin_inff() ? p.b : 0.0f), 0.0f)
 
-// The reduction of the argument holds for |x| < 2^20; what holds anything larger goes to the library.
-bool holds(const Values& x, int64_t n) {
-  alignas(64) float room[block_elements];
-  float most = 0.0f;
-  for (int64_t at = 0; at < n; at += block_elements) {
-    const int64_t count = n - at < block_elements ? n - at : block_elements;
-    const float* values = fetch(x, at, count, room);
-    for (int64_t i = 0; i < count; ++i) most = larger(absolute(values[i]), most);
+// The reduction of the argument holds below a bound; what lies beyond goes to the library.
+struct Quartered {
+  static constexpr uint32_t bound = __builtin_bit_cast(uint32_t, most_quartered);
+  template <class X>
+  D5_INLINE static Words word(X& x, int64_t i) {
+    return bits_of(absolute(x[0][i]));
   }
-  return most < 0x1p20f;
-}
-template <TileFunction fast, float (*library)(float)>
-void reduced(const Values* in, const Place& out, int64_t n, const float* parameters) {
-  if (holds(in[0], n)) return fast(in, out, n, parameters);
-  each_of<1>(in, out, n, [](auto& x, int64_t i) { return library(x[0][i]); });
-}
-template <TileFunction fast, float (*slope)(float)>
-void reduced_gradient(const Values* in, const Place& out, int64_t n, const float* parameters) {
-  if (holds(in[0], n)) return fast(in, out, n, parameters);
-  each_of<2>(in, out, n, [](auto& x, int64_t i) { return x[1][i] * slope(x[0][i]); });
-}
+};
+template <class F, float (*library)(float)>
+struct PeriodicValue : Quartered {
+  template <class X>
+  D5_INLINE static Vector usual(X& x, int64_t i) {
+    return F::value(x[0][i], Parameters());
+  }
+  template <class X>
+  D5_INLINE static Vector careful(X& x, int64_t i) {
+    return each_lane(library, x[0][i]);
+  }
+};
+template <class F, float (*slope)(float)>
+struct PeriodicGradient : Quartered {
+  template <class X>
+  D5_INLINE static Vector usual(X& x, int64_t i) {
+    return x[1][i] * F::slope(x[0][i], Parameters());
+  }
+  template <class X>
+  D5_INLINE static Vector careful(X& x, int64_t i) {
+    return x[1][i] * each_lane(slope, x[0][i]);
+  }
+};
 float library_sin(float x) { return __builtin_sinf(x); }
 float library_cos(float x) { return __builtin_cosf(x); }
 float library_tan(float x) { return __builtin_tanf(x); }
 float minus_sin(float x) { return -__builtin_sinf(x); }
-float tan_slope(float x) { return 1.0f + square(__builtin_tanf(x)); }
+float tan_slope(float x) { return 1.0f + __builtin_tanf(x) * __builtin_tanf(x); }
 
 template <class F, float (*library)(float), float (*slope)(float)>
 constexpr TileFunctions periodic(const char* op) {
-  return {op, 1, reduced<unary_value<F>, library>, {reduced_gradient<unary_gradient<F>, slope>}};
+  return {op, 1, usual_or_careful<1, PeriodicValue<F, library>>, {usual_or_careful<2, PeriodicGradient<F, slope>>}};
 }
 
 }  // namespace
