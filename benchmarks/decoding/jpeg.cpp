@@ -104,14 +104,17 @@ int measure(const Plan& plan) {
   const DatasetPointer data = decoded(files, {.height = plan.pixels, .width = plan.pixels});
   bool good = true;
   for (const int threads : plan.threads) {
-    Loader loader(data, std::shared_ptr<const Sampler>(make_sampler("shuffle", files->size(), 1)),
-                  {.batch = plan.batch, .threads = threads, .ahead = 4});
+    const std::shared_ptr<const Sampler> order = make_sampler("shuffle", files->size(), 1);
     std::vector<double> ratios, plain, ours;
     for (int round = -1; round < plan.rounds; ++round) {  // the first one warms up
       const double alone = decoding_seconds(pictures, threads, plan.pixels);
-      for (int b = 0; b < 5; ++b) loader.next();  // what was read ahead meanwhile does not count
+      // A new loader each time: its threads would otherwise read ahead while the other side is timed.
       const double began = now_seconds();
-      for (Index b = 0; b < loader.batches(); ++b) loader.next();
+      {
+        Loader loader(data, order, {.batch = plan.batch, .threads = threads, .ahead = 4, .epochs = 1});
+        while (loader.next()) {
+        }
+      }
       const double loading = now_seconds() - began;
       if (round < 0) continue;
       ratios.push_back(alone / loading);

@@ -173,18 +173,18 @@ struct Idx {
   static void write(const Dataset& dataset, const std::string& path, const Attributes& options) {
     require_fixed_shapes(dataset, "[idx]");
     const std::vector<Field>& fields = dataset.fields();
-    const std::optional<size_t> label = fields.size() == 2 ? label_field(dataset) : std::nullopt;
-    if (fields.size() != 1 && (fields.size() != 2 || label != 1))
+    const bool labelled = fields.size() == 2 && label_field(dataset) == 1;
+    if (fields.size() != 1 && !labelled)
       throw UsageError("[idx] holds one field, or one and its label; here are {} fields", fields.size());
     const Shape& shape = *fields[0].shape;
     const bool grey = shape.rank() == 3 && shape[0] == 1 && fields[0].dtype == DType::u8;
     write_array(dataset, 0, grey, path);
-    if (!label) return;
+    if (!labelled) return;
     std::string labels = options.text("labels", "auto");
     if (labels == "auto") labels = labels_beside(path);
     if (labels.empty())
       throw UsageError("[idx] where do the labels go? Name the file NAME-images-idx3-ubyte, or say labels=FILE");
-    if (labels != "none") write_array(dataset, *label, false, labels);
+    if (labels != "none") write_array(dataset, 1, false, labels);
   }
 };
 
