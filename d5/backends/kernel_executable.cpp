@@ -330,16 +330,17 @@ class KernelExecutable final : public Executable {
   size_t room_to_share(const FindKernel& find) const {
     if (options_.mode != Mode::training) return options_.recompute_above;
     size_t most = 0, scratch = 0;
-    std::vector<size_t> readers(plan_.values.size(), 0);
+    const auto look = [&](const std::vector<GradientSum>& sums) {
+      for (const GradientSum& sum : sums)
+        scratch = std::max(scratch,
+                           make_sum(plan_.values[sum.value], sum.parts.size(), options_.slots, find)->scratch_bytes());
+    };
+    const KernelBuffers whole = plan_buffers(plan_, options_, in_set_);
     for (size_t s = 0; s < plan_.steps.size(); ++s) {
       most = std::max(most, beside(s, false));
-      const PlannedStep& step = plan_.steps[s];
-      for (size_t i = 0; i < step.inputs.size(); ++i)
-        if (step.wants_gradient[i]) ++readers[plan_.root(step.inputs[i])];
+      look(whole.uses[s].before);
+      look(whole.uses[s].after);
     }
-    for (size_t v = 0; v < readers.size(); ++v)
-      if (readers[v] > 1)
-        scratch = std::max(scratch, make_sum(plan_.values[v], readers[v], options_.slots, find)->scratch_bytes());
     const size_t taken = most * static_cast<size_t>(options_.slots) + scratch;
     return options_.recompute_above - std::min(taken, options_.recompute_above);
   }
