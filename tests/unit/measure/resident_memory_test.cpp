@@ -31,7 +31,8 @@ TEST(ResidentPeak, MemoryThatIsNotTouchedIsNotThere) {
   const ResidentPeak peak;
   if (!peak.why_not().empty()) GTEST_SKIP() << peak.why_not();
   const std::unique_ptr<char[]> memory(new char[256 * mebibyte]);
-  EXPECT_LT(*peak.growth_bytes(), static_cast<int64_t>(32 * mebibyte));
+  // AddressSanitizer notes each eighth byte elsewhere: 32 MiB.
+  EXPECT_LT(*peak.growth_bytes(), static_cast<int64_t>(64 * mebibyte));
 }
 
 }  // namespace
