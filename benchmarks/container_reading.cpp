@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iostream>
 
+#include "benchmarks/own_folder.hpp"
 #include "d5/core/rng.hpp"
 #include "d5/datasets/container.hpp"
 #include "d5/datasets/loader.hpp"
@@ -30,23 +31,6 @@ struct Plan {
   double share = 0;
 };
 
-class OwnFolder {
- public:
-  explicit OwnFolder(const std::string& inside) : path_(inside + "/d5-container-reading-XXXXXX") {
-    if (!::mkdtemp(path_.data())) throw Error("[container-reading] no folder can be made in {}", inside);
-  }
-  ~OwnFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  OwnFolder(const OwnFolder&) = delete;
-  OwnFolder& operator=(const OwnFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 std::shared_ptr<const Dataset> samples(Index count, Index bytes) {
   const Tensor images(DType::u8, {count, 3, bytes / 3}), labels(DType::i64, {count});
   fill_integers(images, Rng(1), 0, 255);
@@ -64,7 +48,7 @@ double loading_seconds(Loader& loader) {
 }
 
 bool measure(const Plan& plan, const std::string& kind, Index bytes) {
-  const OwnFolder folder(plan.folder);
+  const OwnFolder folder(plan.folder, "d5-container-reading");
   const std::string path = folder.path() + "/samples" + container(kind).endings.front();
   const Index count = std::max<Index>(1, (plan.mebibytes << 20) / bytes);
   write_container(kind, *samples(count, bytes), path);

@@ -13,6 +13,7 @@
 // after <cstdio>
 #include <jpeglib.h>
 
+#include "benchmarks/own_folder.hpp"
 #include "d5/datasets/container.hpp"
 #include "d5/datasets/decoder.hpp"
 #include "d5/datasets/generators.hpp"
@@ -31,23 +32,6 @@ struct Plan {
   int rounds = 9, quality = 90;
   double share = 0;
   std::vector<int> threads{1};
-};
-
-class OwnFolder {
- public:
-  OwnFolder() : path_(std::filesystem::temp_directory_path().string() + "/d5-jpeg-decoding-XXXXXX") {
-    if (!::mkdtemp(path_.data())) throw Error("[jpeg-decoding] no folder can be made: {}", path_);
-  }
-  ~OwnFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  OwnFolder(const OwnFolder&) = delete;
-  OwnFolder& operator=(const OwnFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 // Every `step`-th picture, so that threads share them out.
@@ -87,7 +71,7 @@ double decoding_seconds(const std::vector<Sample>& pictures, int threads, Index 
 }
 
 int measure(const Plan& plan) {
-  const OwnFolder folder;
+  const OwnFolder folder(std::filesystem::temp_directory_path(), "d5-jpeg-decoding");
   DatasetPointer source;
   if (plan.pictures.empty())
     source = generate("generated-images", {{"size", plan.count}, {"height", plan.pixels}, {"width", plan.pixels}});

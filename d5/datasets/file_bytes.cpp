@@ -37,8 +37,9 @@ void watch_bus_errors() {
   });
 }
 
-// Looks at every page, so that a view is given only of what is there.
-bool touch_mapped(const uint8_t* from, size_t bytes) {
+// False where what `read` reads of a mapped file is not there any more.
+template <class Read>
+bool is_there(Read read) {
   sigjmp_buf back;
   if (sigsetjmp(back, 0)) {
     copying = nullptr;
@@ -46,26 +47,23 @@ bool touch_mapped(const uint8_t* from, size_t bytes) {
   }
   copying = &back;
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the handler sees it before the first access
-  const volatile uint8_t* const byte = from;
-  for (size_t i = 0; i < bytes; i += 4096) (void)byte[i];
-  if (bytes > 0) (void)byte[bytes - 1];
+  read();
   std::atomic_signal_fence(std::memory_order_seq_cst);
   copying = nullptr;
   return true;
 }
 
+// Looks at every page, so that a view is given only of what is there.
+bool touch_mapped(const uint8_t* from, size_t bytes) {
+  return is_there([&] {
+    const volatile uint8_t* const byte = from;
+    for (size_t i = 0; i < bytes; i += 4096) (void)byte[i];
+    if (bytes > 0) (void)byte[bytes - 1];
+  });
+}
+
 bool copy_mapped(void* to, const void* from, size_t bytes) {
-  sigjmp_buf back;
-  if (sigsetjmp(back, 0)) {
-    copying = nullptr;
-    return false;
-  }
-  copying = &back;
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // the handler sees it before the first access
-  std::memcpy(to, from, bytes);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  copying = nullptr;
-  return true;
+  return is_there([&] { std::memcpy(to, from, bytes); });
 }
 
 struct Descriptor {
