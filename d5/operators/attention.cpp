@@ -90,20 +90,21 @@ class Attention final : public Operator {
         const AttentionHead h(c, s, options_, b, head);
         for (Index i = 0; i < s.queries; ++i) {
           const auto row = h.row(i);
-          double* y = &c.output(0).values<double>()[s.y(b, head, i)];
+          double* y = c.output(0).values<double>().data() + s.y(b, head, i);
           std::fill_n(y, s.v_size, 0.0);
           for (Index j = 0; j < s.keys; ++j)
             for (Index d = 0; d < s.v_size && row.p[j] != 0; ++d) y[d] += row.p[j] * h.value(j)[d];
           if (c.output(3).present()) {
             const auto scores = h.scores(i, row, scores_);
-            std::ranges::copy(scores, &c.output(3).values<double>()[(one * s.queries + i) * s.keys]);
+            std::ranges::copy(scores, c.output(3).values<double>().data() + (one * s.queries + i) * s.keys);
           }
         }
         if (head % s.group() != 0) continue;
         const Index at = (b * s.kv_heads + head / s.group()) * s.keys;
-        if (c.output(1).present()) std::copy_n(h.key(0), s.keys * s.size, &c.output(1).values<double>()[at * s.size]);
+        if (c.output(1).present())
+          std::copy_n(h.key(0), s.keys * s.size, c.output(1).values<double>().data() + at * s.size);
         if (c.output(2).present())
-          std::copy_n(h.value(0), s.keys * s.v_size, &c.output(2).values<double>()[at * s.v_size]);
+          std::copy_n(h.value(0), s.keys * s.v_size, c.output(2).values<double>().data() + at * s.v_size);
       }
     });
   }

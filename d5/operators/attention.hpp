@@ -32,8 +32,8 @@ class AttentionHead {
  public:
   AttentionHead(const Context&, const AttentionSizes&, const AttentionOptions&, Index b, Index head);
 
-  const double* key(Index j) const { return &keys_[j * s_.size]; }
-  const double* value(Index j) const { return &values_[j * s_.v_size]; }
+  const double* key(Index j) const { return keys_.data() + j * s_.size; }
+  const double* value(Index j) const { return values_.data() + j * s_.v_size; }
   double scale() const { return scale_; }
 
   struct Row {

@@ -25,10 +25,10 @@ AttentionHead::AttentionHead(const Context& c, const AttentionSizes& s, const At
   const auto gather = [&](size_t past, size_t now, Index width) {
     std::vector<double> rows(static_cast<size_t>(s.keys * width));
     for (Index l = 0; l < s.keys; ++l) {
-      const double* from = l < s.past
-                               ? &c.input(past).values<double>()[((b * s.kv_heads + kv) * s.past + l) * width]
-                               : &c.input(now).values<double>()[s.row(b, kv, l - s.past, s.kv_heads, fresh, width)];
-      std::copy_n(from, width, &rows[l * width]);
+      const double* from =
+          l < s.past ? c.input(past).values<double>().data() + ((b * s.kv_heads + kv) * s.past + l) * width
+                     : c.input(now).values<double>().data() + s.row(b, kv, l - s.past, s.kv_heads, fresh, width);
+      std::copy_n(from, width, rows.data() + l * width);
     }
     return rows;
   };
@@ -50,8 +50,8 @@ Index AttentionHead::mask_at(Index query, Index key) const {
 
 double AttentionHead::bias(Index query, Index key) const {
   const Index position = query + offset_;
-  if (key >= seen_ || (o_.causal && key > position) || (o_.left >= 0 && key < position - o_.left) ||
-      (o_.right >= 0 && key > position + o_.right))
+  if (key >= seen_ || (o_.causal && key > position) || (o_.left >= 0 && position - key > o_.left) ||
+      (o_.right >= 0 && key - position > o_.right))
     return unseen;
   if (!c_.input(3).present()) return 0;
   const Index at = mask_at(query, key);
@@ -73,7 +73,7 @@ std::vector<double> AttentionHead::scores(Index query, const Row& r, Index mode)
 
 AttentionHead::Row AttentionHead::row(Index query) const {
   const auto n = static_cast<size_t>(s_.keys);
-  Row r{&c_.input(0).values<double>()[s_.q(b_, head_, query)],
+  Row r{c_.input(0).values<double>().data() + s_.q(b_, head_, query),
         std::vector<double>(n, 0.0),
         std::vector<double>(n, 1.0),
         std::vector<double>(n, 0.0),

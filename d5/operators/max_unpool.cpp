@@ -89,7 +89,11 @@ class MaxUnpool final : public Operator {
   Shape pooled_from(const Shape& x) const {
     std::vector<Index> sizes = x.sizes();
     for (size_t i = 0; i < kernel_.size(); ++i)
-      sizes[i + 2] = (x[i + 2] - 1) * strides_[i] + kernel_[i] - pads_[i] - pads_[kernel_.size() + i];
+      if (__builtin_mul_overflow(x[i + 2] - 1, strides_[i], &sizes[i + 2]) ||
+          __builtin_add_overflow(sizes[i + 2], kernel_[i], &sizes[i + 2]) ||
+          __builtin_sub_overflow(sizes[i + 2], pads_[i], &sizes[i + 2]) ||
+          __builtin_sub_overflow(sizes[i + 2], pads_[kernel_.size() + i], &sizes[i + 2]))
+        throw Error("{} stride {} and kernel {} make an axis of {} too long", place, strides_[i], kernel_[i], x[i + 2]);
     return output_spec(DType::f64, std::move(sizes), place).shape;
   }
 

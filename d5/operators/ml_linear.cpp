@@ -50,9 +50,10 @@ class LinearModel : public Operator {
     const Shape& x = in[0].shape;
     if (x.rank() < 1 || x.rank() > 2) throw Error("{} X is {}; rows of features are wanted", place_, to_string(x));
     const Rows r{x.rank() == 2 ? x[0] : 1, x.back()};
-    if (static_cast<Index>(weights_.size()) != targets * r.features)
-      throw Error("{} there are {} coefficients; {} are wanted for {} results of {} features", place_, weights_.size(),
-                  targets * r.features, targets, r.features);
+    Index wanted = 0;  // a product that is too large is no number of coefficients
+    if (__builtin_mul_overflow(targets, r.features, &wanted) || static_cast<Index>(weights_.size()) != wanted)
+      throw Error("{} there are {} coefficients; {} results of {} features want one for each pair", place_,
+                  weights_.size(), targets, r.features);
     if (!bias_.empty() && static_cast<Index>(bias_.size()) != targets)
       throw Error("{} there are {} intercepts for {} results", place_, bias_.size(), targets);
     return r;

@@ -14,7 +14,7 @@ class ReverseSequence final : public Selection {
  public:
   explicit ReverseSequence(const Attributes& a) : batch_(a.integer("batch_axis", 1)), time_(a.integer("time_axis", 0)) {
     check_attributes(a, {"batch_axis", "time_axis"}, place);
-    if (batch_ + time_ != 1 || batch_ * time_ != 0)
+    if (!(batch_ == 0 && time_ == 1) && !(batch_ == 1 && time_ == 0))
       throw UsageError("{} batch_axis is {} and time_axis {}; one is 0 and the other 1", place, batch_, time_);
   }
 

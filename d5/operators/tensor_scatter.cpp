@@ -103,11 +103,11 @@ class TensorScatter final : public Operator {
     for (Index o = 0; o < outer; ++o) {
       const Index sample = o / std::max<Index>(1, cache.elements(1, axis));
       const Index start = c.input(2).present() ? c.input(2).values<int64_t>()[sample] : 0;
-      if (start < 0 || (!circular_ && start + length > size))
+      if (start < 0 || (!circular_ && start > size - length))
         throw Error("{} sample {} is written from {} on; {} entries do not fit into {}", place, sample, start, length,
                     size);
       for (Index s = 0; s < length; ++s) {
-        const Index at = circular_ ? (start + s) % size : start + s;
+        const Index at = circular_ ? (start % size + s) % size : start + s;
         for (Index i = 0; i < inner; ++i) f((o * size + at) * inner + i, (o * length + s) * inner + i);
       }
     }

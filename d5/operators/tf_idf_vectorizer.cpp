@@ -3,6 +3,7 @@
 // out between neighbours. No gradient.
 //   TF: counts      IDF: the weight where it occurs at all      TFIDF: count times weight
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "d5/operators/exact.hpp"
@@ -41,7 +42,9 @@ class TfIdfVectorizer final : public Exact {
     for (const int64_t item : a.integers("pool_int64s")) pool.push_back(std::to_string(item));
     collect(pool, a.integers("ngram_counts"));
     for (const Index index : indexes_) {
-      if (index < 0) throw UsageError("{} an n-gram has index {}; 0 and more are legal", place, index);
+      constexpr Index most = std::numeric_limits<Index>::max() - 1;
+      if (index < 0 || index > most)
+        throw UsageError("{} an n-gram has index {}; 0 to {} are legal", place, index, most);
       size_ = std::max(size_, index + 1);
     }
   }

@@ -170,8 +170,9 @@ void infer_huge(const std::string& op, OperatorCase one, Chance& chance) {
 class EveryOperator : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryOperator, GivesResultsOrReasons) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "not run under sanitizers yet: sums of sizes near 2^62 may overflow before they are refused";
+#if defined(__SANITIZE_ADDRESS__)
+  if (GetParam() == "RNN" || GetParam() == "GRU" || GetParam() == "LSTM")
+    GTEST_SKIP() << "a length for each of 2^33 samples is more than AddressSanitizer gives";
 #endif
   constexpr int tries = 400;
   const OperatorEntry& entry = registered<operators>(GetParam());
