@@ -21,16 +21,25 @@ D5_INLINE Wides product(uint32_t a, Wides b) {
 #endif
 }
 
-// Lanes 0, 2, ... of both in turn, and lanes 1, 3, ...
-D5_INLINE Wides lower_pairs(Wides a, Wides b) {
-  Wides mixed;
-  for (int k = 0; k < blocks; k += 2) mixed[k] = a[k], mixed[k + 1] = b[k];
-  return mixed;
+// Lanes 0, 2, ... of both in turn.
+D5_INLINE Wides even_lanes(Wides a, Wides b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Wides>(_mm512_unpacklo_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Wides>(_mm256_unpacklo_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#else
+  return Wides{a[0], b[0]};
+#endif
 }
-D5_INLINE Wides upper_pairs(Wides a, Wides b) {
-  Wides mixed;
-  for (int k = 0; k < blocks; k += 2) mixed[k] = a[k + 1], mixed[k + 1] = b[k + 1];
-  return mixed;
+
+D5_INLINE Wides odd_lanes(Wides a, Wides b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Wides>(_mm512_unpackhi_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Wides>(_mm256_unpackhi_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#else
+  return Wides{a[1], b[1]};
+#endif
 }
 
 constexpr int chains = 2;  // side by side, because each step waits for the one before
@@ -65,8 +74,8 @@ D5_INLINE void verdicts(Wides first, uint64_t seed, uint64_t stream, Words bound
   const auto one = reinterpret_cast<Words>(Vector{} + 1.0f);
   for (int c = 0; c < chains; ++c) {
     const Wides even = (c0[c] & 0xffffffffu) | c1[c] << 32, odd = (c2[c] & 0xffffffffu) | c3[c] << 32;
-    const auto low = reinterpret_cast<Words>(lower_pairs(even, odd)),
-               high = reinterpret_cast<Words>(upper_pairs(even, odd));
+    const auto low = reinterpret_cast<Words>(even_lanes(even, odd)),
+               high = reinterpret_cast<Words>(odd_lanes(even, odd));
     verdict[2 * c] = reinterpret_cast<Vector>(low >= bound ? one : Words{});
     verdict[2 * c + 1] = reinterpret_cast<Vector>(high >= bound ? one : Words{});
   }
