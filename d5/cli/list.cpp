@@ -20,6 +20,8 @@
 #include "d5/networks/network.hpp"
 #include "d5/operators/operator.hpp"
 #include "d5/recipe/suite.hpp"
+#include "d5/training/optimizer.hpp"
+#include "d5/training/schedule.hpp"
 
 namespace d5 {
 namespace {
@@ -44,6 +46,26 @@ std::vector<Json> list_operators() {
   std::vector<Json> rows;
   for (const std::string& name : registry_names(operators::kind))
     rows.push_back({{"name", name}, {"parameters", described(registered<operators>(name).parameters)}});
+  return rows;
+}
+
+// Optimizers of a framework are in its backend's module, which is opened for that.
+std::vector<Json> list_optimizers() {
+  for (const BackendStatus& status : backend_statuses())
+    if (status.name == "torch" && status.available) open_backend(status.name);
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(optimizers::kind))
+    rows.push_back({{"name", name},
+                    {"about", registered<optimizers>(name).about},
+                    {"parameters", described(optimizer_parameters(name))}});
+  return rows;
+}
+std::vector<Json> list_schedules() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(schedules::kind))
+    rows.push_back({{"name", name},
+                    {"about", registered<schedules>(name).about},
+                    {"parameters", described(schedule_parameters(name))}});
   return rows;
 }
 
@@ -140,6 +162,8 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"backends", list_backends},
       {"operators", list_operators},
       {"networks", list_networks},
+      {"optimizers", list_optimizers},
+      {"schedules", list_schedules},
       {"dtypes", [] { return plain(dtype_names()); }},
       {"suites", list_suites},
       {"metrics", list_metrics},
@@ -194,7 +218,8 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command =
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
   command->add_option("kind", flags->kind,
-                      "backends, operators, networks, datasets, containers, decoders, samplers, augmentations, dtypes, "
+                      "backends, operators, networks, optimizers, schedules, datasets, containers, decoders, samplers, "
+                      "augmentations, dtypes, "
                       "suites, metrics, transforms or "
                       "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
