@@ -20,6 +20,9 @@
 #include "d5/networks/network.hpp"
 #include "d5/operators/operator.hpp"
 #include "d5/recipe/suite.hpp"
+#include "d5/training/schedule.hpp"
+#include "d5/training/scheme.hpp"
+#include "d5/training/task.hpp"
 
 namespace d5 {
 namespace {
@@ -135,6 +138,27 @@ std::vector<Json> plain(const std::vector<std::string>& names) {
   return rows;
 }
 
+// What is made from named values: optimizers, schedules.
+template <class Registry>
+std::vector<Json> list_made() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(Registry::kind)) {
+    const typename Registry::Entry& entry = registered<Registry>(name);
+    Json options = Json::object();
+    for (const Parameter& parameter : entry.parameters)
+      options[parameter.name] = {{"about", parameter.about}, {"default", to_string(parameter.otherwise)}};
+    rows.push_back({{"name", name}, {"about", entry.about}, {"options", options}});
+  }
+  return rows;
+}
+
+std::vector<Json> list_tasks() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(tasks::kind))
+    rows.push_back({{"name", name}, {"about", registered<tasks>(name).about}});
+  return rows;
+}
+
 const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
   static const std::map<std::string, std::function<std::vector<Json>()>> all{
       {"backends", list_backends},
@@ -149,6 +173,10 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"augmentations", list_optioned<augmentations>},
       {"decoders", list_decoders},
       {"transforms", list_transforms},
+      {"optimizers", list_made<optimizers>},
+      {"schedules", list_made<schedules>},
+      {"tasks", list_tasks},
+      {"schemes", [] { return plain(registry_names(schemes::kind)); }},
       {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
   };
   return all;
@@ -195,7 +223,7 @@ RunCommand add_list(CLI::App& program) {
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
   command->add_option("kind", flags->kind,
                       "backends, operators, networks, datasets, containers, decoders, samplers, augmentations, dtypes, "
-                      "suites, metrics, transforms or "
+                      "suites, metrics, transforms, optimizers, schedules, tasks, schemes or "
                       "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";
