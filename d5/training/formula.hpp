@@ -65,9 +65,9 @@ class Formula {
   enum class Start { zero, parameter };  // what a state holds before the first step
   Variable state(std::string_view name, Start = Start::zero, double value = 0);  // one number an element; zero + value
   Variable scalar_state(std::string_view name, double start = 0);                // one number in all, f64
-  // "learning_rate", "step" (from 1), "epoch"; others: whoever runs the formula sets them.
+  // "learning_rate", "step" (from 1), "epoch", "gradient_factor" (modifiers.hpp).
   Expression scalar(std::string_view name);
-  // A value of each parameter; "weight_decay" is 0 for those that are excluded.
+  // A value of each parameter: "weight_decay", 0 for those that are excluded from it, and "excluded", 1 for these.
   Expression per_parameter(std::string_view name);
   Expression norm(const Expression&);         // L2, over each parameter
   Expression global_norm(const Expression&);  // L2, over all parameters

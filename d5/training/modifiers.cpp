@@ -10,12 +10,11 @@
 
 namespace d5 {
 
-double Modifiers::decay_of(const ParameterSet::Parameter& parameter) const {
-  const bool excluded = std::ranges::any_of(no_decay, [&](const std::string& pattern) {
+bool Modifiers::excludes(const ParameterSet::Parameter& parameter) const {
+  return std::ranges::any_of(no_decay, [&](const std::string& pattern) {
     if (pattern == "vectors") return parameter.spec.shape.rank() < 2;
     return fnmatch(pattern.c_str(), parameter.name.c_str(), 0) == 0;
   });
-  return excluded ? 0 : weight_decay;
 }
 
 std::vector<Parameter> modifier_parameters() {

@@ -22,7 +22,7 @@ struct Modifiers {
   double weight_decay = 0;
   std::vector<std::string> no_decay;  // patterns of names with * and ?; "vectors": all of fewer than two axes
 
-  double decay_of(const ParameterSet::Parameter&) const;
+  bool excludes(const ParameterSet::Parameter&) const;  // from weight decay
 };
 
 // Values that every optimizer has beside its own: clip_norm, clip_value, weight_decay, no_decay ("*bias,bn*").

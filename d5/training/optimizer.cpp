@@ -16,8 +16,9 @@ class FormulaOptimizer final : public Optimizer {
                    const Modifiers& modifiers)
       : set_(&set), base_rate_(values.real("learning_rate", 0)), rate_(base_rate_), states_(set) {
     const auto per_parameter = [&](std::string_view name, const ParameterSet::Parameter& parameter) {
-      if (name == "weight_decay") return modifiers.decay_of(parameter);
-      throw Error("[formula] parameters have no value '{}'. Legal: weight_decay", name);
+      if (name == "weight_decay") return modifiers.excludes(parameter) ? 0.0 : modifiers.weight_decay;
+      if (name == "excluded") return modifiers.excludes(parameter) ? 1.0 : 0.0;
+      throw Error("[formula] parameters have no value '{}'. Legal: excluded, weight_decay", name);
     };
     Formula before;
     rule->record_prepare(before);
@@ -25,11 +26,12 @@ class FormulaOptimizer final : public Optimizer {
 
     Formula own;  // recorded alone to see whether it decays weights itself
     rule->record(own);
-    const bool decays = own.uses(Formula::Op::per_parameter);
+    const bool decays = std::ranges::find(own.names(), "weight_decay") != own.names().end();
     Formula formula;
     record_modifiers(modifiers, !decays, formula);
     rule->record(formula);
     update_ = std::make_unique<Update>(formula, set, states_, per_parameter);
+    FormulaOptimizer::new_input({});
   }
 
   void new_input(const Moment& moment) override {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "d5/core/error.hpp"
+#include "d5/training/generated_loop.hpp"
 
 namespace d5 {
 namespace {

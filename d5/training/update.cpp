@@ -88,7 +88,7 @@ Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, co
     if (slot.now != slot.first) stores.push_back({slot.now, stream_of.back()});
   }
   all_.resize(nodes_.size());
-  each_.resize(nodes_.size());
+  each_.assign(nodes_.size(), std::vector<double>(set.parameters().size()));
   per_parameter_.resize(names_.size());
   for (const Formula::Node& node : nodes_) {
     if (node.op != Op::per_parameter) continue;
@@ -181,7 +181,6 @@ void Update::evaluate_uniforms(const std::vector<Piece>& pieces) {
       all_[i] = result(0);
       continue;
     }
-    each_[i].resize(set_->parameters().size());
     for (const Piece& piece : pieces) each_[i][piece.parameter] = result(piece.parameter);
   }
 }
@@ -238,7 +237,6 @@ void Update::sum_norms(const Pass& pass, const std::vector<Piece>& pieces) {
     const auto node = at(pass.norms[r]);
     std::vector<double> squares(pieces.size());
     for (size_t c = 0; c < chunks.size(); ++c) squares[piece_of[c]] += sums[c * results + r];
-    each_[node].resize(set_->parameters().size());
     double all = 0;
     for (size_t i = 0; i < pieces.size(); ++i) {
       each_[node][pieces[i].parameter] = std::sqrt(squares[i]);
