@@ -20,6 +20,7 @@
 #include "d5/networks/network.hpp"
 #include "d5/operators/operator.hpp"
 #include "d5/recipe/suite.hpp"
+#include "d5/training/optimizer.hpp"
 #include "d5/training/schedule.hpp"
 #include "d5/training/scheme.hpp"
 #include "d5/training/task.hpp"
@@ -47,6 +48,26 @@ std::vector<Json> list_operators() {
   std::vector<Json> rows;
   for (const std::string& name : registry_names(operators::kind))
     rows.push_back({{"name", name}, {"parameters", described(registered<operators>(name).parameters)}});
+  return rows;
+}
+
+// Optimizers of a framework are in its backend's module, which is opened for that.
+std::vector<Json> list_optimizers() {
+  for (const BackendStatus& status : backend_statuses())
+    if (status.name == "torch" && status.available) open_backend(status.name);
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(optimizers::kind))
+    rows.push_back({{"name", name},
+                    {"about", registered<optimizers>(name).about},
+                    {"parameters", described(optimizer_parameters(name))}});
+  return rows;
+}
+std::vector<Json> list_schedules() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(schedules::kind))
+    rows.push_back({{"name", name},
+                    {"about", registered<schedules>(name).about},
+                    {"parameters", described(schedule_parameters(name))}});
   return rows;
 }
 
@@ -138,20 +159,6 @@ std::vector<Json> plain(const std::vector<std::string>& names) {
   return rows;
 }
 
-// What is made from named values: optimizers, schedules.
-template <class Registry>
-std::vector<Json> list_made() {
-  std::vector<Json> rows;
-  for (const std::string& name : registry_names(Registry::kind)) {
-    const typename Registry::Entry& entry = registered<Registry>(name);
-    Json options = Json::object();
-    for (const Parameter& parameter : entry.parameters)
-      options[parameter.name] = {{"about", parameter.about}, {"default", to_string(parameter.otherwise)}};
-    rows.push_back({{"name", name}, {"about", entry.about}, {"options", options}});
-  }
-  return rows;
-}
-
 std::vector<Json> list_tasks() {
   std::vector<Json> rows;
   for (const std::string& name : registry_names(tasks::kind))
@@ -164,6 +171,8 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"backends", list_backends},
       {"operators", list_operators},
       {"networks", list_networks},
+      {"optimizers", list_optimizers},
+      {"schedules", list_schedules},
       {"dtypes", [] { return plain(dtype_names()); }},
       {"suites", list_suites},
       {"metrics", list_metrics},
@@ -173,8 +182,6 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"augmentations", list_optioned<augmentations>},
       {"decoders", list_decoders},
       {"transforms", list_transforms},
-      {"optimizers", list_made<optimizers>},
-      {"schedules", list_made<schedules>},
       {"tasks", list_tasks},
       {"schemes", [] { return plain(registry_names(schemes::kind)); }},
       {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
@@ -222,8 +229,8 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command =
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
   command->add_option("kind", flags->kind,
-                      "backends, operators, networks, datasets, containers, decoders, samplers, augmentations, dtypes, "
-                      "suites, metrics, transforms, optimizers, schedules, tasks, schemes or "
+                      "backends, operators, networks, optimizers, schedules, tasks, schemes, datasets, containers, "
+                      "decoders, samplers, augmentations, dtypes, suites, metrics, transforms or "
                       "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";
