@@ -22,6 +22,8 @@
 #include "d5/recipe/suite.hpp"
 #include "d5/training/optimizer.hpp"
 #include "d5/training/schedule.hpp"
+#include "d5/training/scheme.hpp"
+#include "d5/training/task.hpp"
 
 namespace d5 {
 namespace {
@@ -157,6 +159,13 @@ std::vector<Json> plain(const std::vector<std::string>& names) {
   return rows;
 }
 
+std::vector<Json> list_tasks() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(tasks::kind))
+    rows.push_back({{"name", name}, {"about", registered<tasks>(name).about}});
+  return rows;
+}
+
 const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
   static const std::map<std::string, std::function<std::vector<Json>()>> all{
       {"backends", list_backends},
@@ -173,6 +182,8 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"augmentations", list_optioned<augmentations>},
       {"decoders", list_decoders},
       {"transforms", list_transforms},
+      {"tasks", list_tasks},
+      {"schemes", [] { return plain(registry_names(schemes::kind)); }},
       {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
   };
   return all;
@@ -218,9 +229,8 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command =
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
   command->add_option("kind", flags->kind,
-                      "backends, operators, networks, optimizers, schedules, datasets, containers, decoders, samplers, "
-                      "augmentations, dtypes, "
-                      "suites, metrics, transforms or "
+                      "backends, operators, networks, optimizers, schedules, tasks, schemes, datasets, containers, "
+                      "decoders, samplers, augmentations, dtypes, suites, metrics, transforms or "
                       "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";

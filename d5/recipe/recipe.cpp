@@ -77,7 +77,7 @@ class Loader {
     for (const TomlMember& m : all) {
       if (m.key == "name") recipe_.name = as_text(m);
       if (m.key == "about") recipe_.about = as_text(m);
-      if (m.key == "level") level(m);
+      if (m.key == "level") recipe_.kind = kind_of_level(m);
       if (m.key == "fixed") fixed(m, path);
       if (m.key == "mutable") changeable(m, path);
       if (m.key == "axes") axes(m, path);
@@ -100,13 +100,13 @@ class Loader {
     }
   }
 
-  void level(const TomlMember& m) {
+  static std::string kind_of_level(const TomlMember& m) {
     const auto* value = m.value->as_integer();
     if (!value || value->get() < 0 || value->get() >= static_cast<int64_t>(kinds.size())) {
       throw UsageError("[recipe] {}: level; legal: 0 (operators), 1 (networks), 2 (training), 3 (distributed)",
                        m.place);
     }
-    recipe_.kind = kinds[static_cast<size_t>(value->get())];
+    return kinds[static_cast<size_t>(value->get())];
   }
 
   static void refuse_kind(const TomlMember& m) {
@@ -169,7 +169,9 @@ class Loader {
       for (const TomlMember& m : members(*node.as_table(), path)) {
         refuse_kind(m);
         recipe_.places[prefix + m.key] = m.place;
-        if (const toml::array* values = m.value->as_array()) {
+        if (m.key == "level") {
+          block.values["kind"] = kind_of_level(m);
+        } else if (const toml::array* values = m.value->as_array()) {
           block.axes.push_back({m.key, axis_values(*values, m.place)});
         } else {
           block.values[m.key] = plain_value(*m.value, m.place);

@@ -6,6 +6,7 @@
 //   [fixed]  dtype = "f32"             [mutable]  threads = 1
 //   [axes]   backend = ["onednn", "reference"]      every combination, the last axis fastest
 //   [[cases]] operator = "Gemm"  m = [256, 512]     own values; an array here is an axis of this block
+//   [[cases]] level = 2  network = "lenet"          a block of another level than the recipe
 //   [[cases]] suite = "deepbench-gemm"  set = "training"      the rows of a suite (suite.hpp)
 //   [measure] launches = 6  max_time = 10.0         [accept] share = ">= 0.8"
 #pragma once
