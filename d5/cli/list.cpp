@@ -22,6 +22,7 @@
 #include "d5/recipe/suite.hpp"
 #include "d5/training/schedule.hpp"
 #include "d5/training/scheme.hpp"
+#include "d5/training/search.hpp"
 #include "d5/training/task.hpp"
 
 namespace d5 {
@@ -175,6 +176,7 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"transforms", list_transforms},
       {"optimizers", list_made<optimizers>},
       {"schedules", list_made<schedules>},
+      {"search-methods", list_made<search_methods>},
       {"tasks", list_tasks},
       {"schemes", [] { return plain(registry_names(schemes::kind)); }},
       {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
@@ -223,7 +225,7 @@ RunCommand add_list(CLI::App& program) {
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
   command->add_option("kind", flags->kind,
                       "backends, operators, networks, datasets, containers, decoders, samplers, augmentations, dtypes, "
-                      "suites, metrics, transforms, optimizers, schedules, tasks, schemes or "
+                      "suites, metrics, transforms, optimizers, schedules, search-methods, tasks, schemes or "
                       "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";
