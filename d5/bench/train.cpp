@@ -61,6 +61,12 @@ void add_speed(const CaseResult& result, const Json& details, Record& record) {
   record.metrics.emplace_back("throughput", rate);
 }
 
+// What a plugin's event said stays in the details.
+std::string stopped_word(const std::string& why) {
+  static const std::vector<std::string> own{"", "epochs", "steps", "target", "plateau", "time", "diverged"};
+  return std::ranges::find(own, why) == own.end() ? "event" : why;
+}
+
 class TrainBench final : public Bench {
  public:
   Json complete(const Json& given) const override {
@@ -111,7 +117,7 @@ class TrainBench final : public Bench {
     for (const Plugin& plugin : opened_plugins())
       record.details["plugins"].push_back({{"file", plugin.given}, {"hash", plugin.hash}});
     const Json training = record.details.value("training", Json::object());
-    record.stopped = training.value("stopped", "");
+    record.stopped = stopped_word(training.value("stopped", ""));
     if (result.status != "passed" || !training.contains("test")) return record;
     add_quality(training, "test", record);
     add_quality(training, "train", record);

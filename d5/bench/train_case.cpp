@@ -2,6 +2,7 @@
 #include "d5/bench/train_case.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 
 #include "d5/bench/data_case.hpp"
@@ -37,13 +38,34 @@ Graph bare_network(const Json& fields, Index samples, Mode mode) {
                        mode);
 }
 
+// "30/60/80"
+std::vector<int64_t> whole_numbers(const std::string& text, const std::string& place) {
+  std::vector<int64_t> numbers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, '/');) {
+    int64_t number = 0;
+    const char* end = part.data() + part.size();
+    if (const auto r = std::from_chars(part.data(), end, number); r.ec != std::errc() || r.ptr != end)
+      throw UsageError("{} is '{}', wanted: whole numbers, 30/60/80", place, text);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
 // Values of these parameters from "name=value" texts, each as the type that its default has.
 Attributes typed_values(const NamedValues& given, const std::vector<Parameter>& parameters, const std::string& place) {
   std::vector<DataOption> options;
   for (const Parameter& parameter : parameters)
     options.push_back({parameter.name, parameter.about, parameter.otherwise});
   Attributes values;
-  for (const std::string& value : given.values) set_option(values, value, options, place);
+  for (const std::string& value : given.values) {
+    const std::string name = value.substr(0, value.find('='));
+    const auto known = std::ranges::find(parameters, name, &Parameter::name);
+    if (known != parameters.end() && std::holds_alternative<std::vector<int64_t>>(known->otherwise))
+      values.set(name, whole_numbers(value.substr(name.size() + 1), place + " " + name));
+    else
+      set_option(values, value, options, place);
+  }
   return values;
 }
 

@@ -20,6 +20,7 @@
 #include "d5/networks/network.hpp"
 #include "d5/operators/operator.hpp"
 #include "d5/recipe/suite.hpp"
+#include "d5/training/optimizer.hpp"
 #include "d5/training/schedule.hpp"
 #include "d5/training/scheme.hpp"
 #include "d5/training/search.hpp"
@@ -48,6 +49,36 @@ std::vector<Json> list_operators() {
   std::vector<Json> rows;
   for (const std::string& name : registry_names(operators::kind))
     rows.push_back({{"name", name}, {"parameters", described(registered<operators>(name).parameters)}});
+  return rows;
+}
+
+// Optimizers of a framework are in its backend's module, which is opened for that.
+std::vector<Json> list_optimizers() {
+  for (const BackendStatus& status : backend_statuses())
+    if (status.name == "torch" && status.available) open_backend(status.name);
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(optimizers::kind))
+    rows.push_back({{"name", name},
+                    {"about", registered<optimizers>(name).about},
+                    {"parameters", described(optimizer_parameters(name))}});
+  return rows;
+}
+
+std::vector<Json> list_schedules() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(schedules::kind))
+    rows.push_back({{"name", name},
+                    {"about", registered<schedules>(name).about},
+                    {"parameters", described(schedule_parameters(name))}});
+  return rows;
+}
+
+std::vector<Json> list_search_methods() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(search_methods::kind)) {
+    const search_methods::Entry& entry = registered<search_methods>(name);
+    rows.push_back({{"name", name}, {"about", entry.about}, {"parameters", described(entry.parameters)}});
+  }
   return rows;
 }
 
@@ -139,20 +170,6 @@ std::vector<Json> plain(const std::vector<std::string>& names) {
   return rows;
 }
 
-// What is made from named values: optimizers, schedules.
-template <class Registry>
-std::vector<Json> list_made() {
-  std::vector<Json> rows;
-  for (const std::string& name : registry_names(Registry::kind)) {
-    const typename Registry::Entry& entry = registered<Registry>(name);
-    Json options = Json::object();
-    for (const Parameter& parameter : entry.parameters)
-      options[parameter.name] = {{"about", parameter.about}, {"default", to_string(parameter.otherwise)}};
-    rows.push_back({{"name", name}, {"about", entry.about}, {"options", options}});
-  }
-  return rows;
-}
-
 std::vector<Json> list_tasks() {
   std::vector<Json> rows;
   for (const std::string& name : registry_names(tasks::kind))
@@ -165,6 +182,8 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"backends", list_backends},
       {"operators", list_operators},
       {"networks", list_networks},
+      {"optimizers", list_optimizers},
+      {"schedules", list_schedules},
       {"dtypes", [] { return plain(dtype_names()); }},
       {"suites", list_suites},
       {"metrics", list_metrics},
@@ -174,9 +193,7 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"augmentations", list_optioned<augmentations>},
       {"decoders", list_decoders},
       {"transforms", list_transforms},
-      {"optimizers", list_made<optimizers>},
-      {"schedules", list_made<schedules>},
-      {"search-methods", list_made<search_methods>},
+      {"search-methods", list_search_methods},
       {"tasks", list_tasks},
       {"schemes", [] { return plain(registry_names(schemes::kind)); }},
       {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
@@ -224,8 +241,13 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command =
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
   command->add_option("kind", flags->kind,
+                      HEAD
                       "backends, operators, networks, datasets, containers, decoders, samplers, augmentations, dtypes, "
                       "suites, metrics, transforms, optimizers, schedules, search-methods, tasks, schemes or "
+=======
+                      "backends, operators, networks, optimizers, schedules, tasks, schemes, datasets, containers, "
+                      "decoders, samplers, augmentations, dtypes, suites, metrics, transforms or "
+>>>>>>> training
                       "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";

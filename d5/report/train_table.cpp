@@ -39,6 +39,7 @@ std::string quality_name(const Record& record) {
 std::string metric_text(const Metric& metric) {
   if (!metric.ci95) return fmt::format("{:.4g}", metric.median);
   const Interval interval{metric.ci95->first, metric.ci95->second};
+  // One more than the interval supports: a share of a test set is counted, and targets are that near.
   const int decimals = std::min(6, supported_decimals(metric.median, interval) + 1);
   return fmt::format("{} ({})", number_text(metric.median, decimals), interval_text(interval, decimals));
 }
@@ -104,7 +105,9 @@ std::string table_of(const std::string& network, const std::vector<const Record*
   return fmt::format("{}{}\n{}", network, constant, table.text(colour));
 }
 
-std::string interval_or(const std::optional<double>& value) { return value ? seconds_text(*value) : "never"; }
+std::string seconds_or(const std::optional<double>& value, const char* otherwise) {
+  return value ? seconds_text(*value) : otherwise;
+}
 
 // What the seeds of one configuration say together; empty for a single run.
 std::string summary_of(const std::vector<const Record*>& runs) {
@@ -129,9 +132,10 @@ std::string summary_of(const std::vector<const Record*>& runs) {
   if (runs.front()->fields.value("target", 0.0) != 0) {
     const SurvivalMedian median = survival_median(lives);
     const auto reached = std::ranges::count_if(lives, [](const Lifetime& life) { return life.happened; });
-    text += fmt::format("\n  time to {:g}: reached by {} of {}; median {} (Kaplan-Meier, 95 % {} .. {})",
-                        runs.front()->fields.value("target", 0.0), reached, runs.size(), interval_or(median.median),
-                        interval_or(median.low), interval_or(median.high));
+    text +=
+        fmt::format("\n  time to {:g}: reached by {} of {}; median {} (Kaplan-Meier, 95 % {} .. {})",
+                    runs.front()->fields.value("target", 0.0), reached, runs.size(), seconds_or(median.median, "never"),
+                    seconds_or(median.low, "?"), seconds_or(median.high, "unbounded"));
     if (const auto score = mlperf_score(lives)) text += fmt::format("; MLPerf score {}", seconds_text(*score));
   }
   return text + "\n";
