@@ -241,13 +241,8 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command =
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
   command->add_option("kind", flags->kind,
-                      HEAD
-                      "backends, operators, networks, datasets, containers, decoders, samplers, augmentations, dtypes, "
-                      "suites, metrics, transforms, optimizers, schedules, search-methods, tasks, schemes or "
-=======
-                      "backends, operators, networks, optimizers, schedules, tasks, schemes, datasets, containers, "
-                      "decoders, samplers, augmentations, dtypes, suites, metrics, transforms or "
->>>>>>> training
+                      "backends, operators, networks, optimizers, schedules, search-methods, tasks, schemes, datasets, "
+                      "containers, decoders, samplers, augmentations, dtypes, suites, metrics, transforms or "
                       "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";
