@@ -17,6 +17,7 @@ RunCommand add_op(CLI::App&, const std::vector<std::string>& arguments);
 RunCommand add_model(CLI::App&, const std::vector<std::string>& arguments);
 RunCommand add_run(CLI::App&);
 RunCommand add_train(CLI::App&, const std::vector<std::string>& arguments);
+RunCommand add_search(CLI::App&);
 RunCommand add_compare(CLI::App&);
 RunCommand add_data(CLI::App&);
 RunCommand add_data_bench(CLI::App& data);

@@ -23,6 +23,7 @@
 #include "d5/training/optimizer.hpp"
 #include "d5/training/schedule.hpp"
 #include "d5/training/scheme.hpp"
+#include "d5/training/search.hpp"
 #include "d5/training/task.hpp"
 
 namespace d5 {
@@ -62,12 +63,22 @@ std::vector<Json> list_optimizers() {
                     {"parameters", described(optimizer_parameters(name))}});
   return rows;
 }
+
 std::vector<Json> list_schedules() {
   std::vector<Json> rows;
   for (const std::string& name : registry_names(schedules::kind))
     rows.push_back({{"name", name},
                     {"about", registered<schedules>(name).about},
                     {"parameters", described(schedule_parameters(name))}});
+  return rows;
+}
+
+std::vector<Json> list_search_methods() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(search_methods::kind)) {
+    const search_methods::Entry& entry = registered<search_methods>(name);
+    rows.push_back({{"name", name}, {"about", entry.about}, {"parameters", described(entry.parameters)}});
+  }
   return rows;
 }
 
@@ -182,6 +193,7 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"augmentations", list_optioned<augmentations>},
       {"decoders", list_decoders},
       {"transforms", list_transforms},
+      {"search-methods", list_search_methods},
       {"tasks", list_tasks},
       {"schemes", [] { return plain(registry_names(schemes::kind)); }},
       {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
@@ -229,8 +241,8 @@ RunCommand add_list(CLI::App& program) {
   CLI::App* command =
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
   command->add_option("kind", flags->kind,
-                      "backends, operators, networks, optimizers, schedules, tasks, schemes, datasets, containers, "
-                      "decoders, samplers, augmentations, dtypes, suites, metrics, transforms or "
+                      "backends, operators, networks, optimizers, schedules, search-methods, tasks, schemes, datasets, "
+                      "containers, decoders, samplers, augmentations, dtypes, suites, metrics, transforms or "
                       "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";

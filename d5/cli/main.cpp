@@ -41,12 +41,17 @@ int run_program(const std::vector<std::string>& arguments) {
       "Exit status: 0 all passed, 1 a case failed, 2 wrong usage, 3 a gate said no, 130 interrupted.\n"
       "'d5 COMMAND --help' tells all about a command.");
   open_plugins(arguments);
-  std::map<std::string, RunCommand> commands{
-      {"op", add_op(program, arguments)},       {"net", add_net(program, arguments)},
-      {"model", add_model(program, arguments)}, {"data", add_data(program)},
-      {"train", add_train(program, arguments)}, {"run", add_run(program)},
-      {"compare", add_compare(program)},        {"list", add_list(program)},
-      {"doctor", add_doctor(program)},          {"completion", add_completion(program)}};
+  std::map<std::string, RunCommand> commands{{"op", add_op(program, arguments)},
+                                             {"net", add_net(program, arguments)},
+                                             {"model", add_model(program, arguments)},
+                                             {"data", add_data(program)},
+                                             {"train", add_train(program, arguments)},
+                                             {"search", add_search(program)},
+                                             {"run", add_run(program)},
+                                             {"compare", add_compare(program)},
+                                             {"list", add_list(program)},
+                                             {"doctor", add_doctor(program)},
+                                             {"completion", add_completion(program)}};
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     program.parse(reversed);
