@@ -13,13 +13,16 @@ void run_alone(const Operation& op) {
   finish(op, op.output, elements);
 }
 
-void run_algorithm(std::string_view name, const Operation& op, const Ranks& ranks) {
-  const Algorithm& algorithm = *registered<algorithms>(name);
-  if (const auto reason = algorithm.why_not(op, ranks)) throw UsageError("[{}] {}", name, *reason);
+void run_algorithm(const Algorithm& algorithm, const Operation& op, const Ranks& ranks) {
+  if (const auto reason = algorithm.why_not(op, ranks)) throw UsageError("[communicator] {}", *reason);
   if (ranks.size() == 1 && op.collective != Collective::neighbour_exchange)
     run_alone(op);
   else
     algorithm.run(op, ranks);
+}
+
+void run_algorithm(std::string_view name, const Operation& op, const Ranks& ranks) {
+  run_algorithm(*registered<algorithms>(name), op, ranks);
 }
 
 }  // namespace d5

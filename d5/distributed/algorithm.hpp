@@ -30,6 +30,7 @@ struct algorithms {
 
 // Runs it by name. Sizes of one rank are copied; UsageError where the algorithm cannot.
 void run_algorithm(std::string_view name, const Operation&, const Ranks&);
+void run_algorithm(const Algorithm&, const Operation&, const Ranks&);
 
 // What every rank of a collective does of it when it is alone.
 void run_alone(const Operation&);

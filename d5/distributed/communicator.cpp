@@ -70,12 +70,7 @@ class RequestStream {
       ++begun_;  // holds the stream: whoever comes later waits for ended_
       inline_ = true;
     }
-    std::exception_ptr error;
-    try {
-      run_algorithm(op.algorithm, op, ranks_);
-    } catch (...) {
-      error = std::current_exception();
-    }
+    const std::exception_ptr error = carry_out(op);
     finish(error);
     if (error) std::rethrow_exception(error);
   }
@@ -93,6 +88,18 @@ class RequestStream {
   }
 
  private:
+  // The name is looked up when it changes: a short vector takes a microsecond.
+  std::exception_ptr carry_out(const Operation& op) try {
+    if (op.algorithm != name_) {
+      algorithm_ = registered<algorithms>(op.algorithm);
+      name_ = op.algorithm;
+    }
+    run_algorithm(*algorithm_, op, ranks_);
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+
   void finish(std::exception_ptr error) {
     {
       const std::scoped_lock lock(mutex_);
@@ -116,13 +123,7 @@ class RequestStream {
         if (begun_ == ended_ || inline_) continue;
         op = queue_[ended_ % queue_.size()];
       }
-      std::exception_ptr error;
-      try {
-        run_algorithm(op.algorithm, op, ranks_);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      finish(error);
+      finish(carry_out(op));
     }
   }
 
@@ -135,6 +136,8 @@ class RequestStream {
   uint64_t begun_ = 0, ended_ = 0;
   bool inline_ = false, ends_ = false;
   std::exception_ptr broken_;
+  std::string name_;
+  std::shared_ptr<const Algorithm> algorithm_;
   std::thread thread_;
 };
 
@@ -262,12 +265,15 @@ std::vector<CommunicatorStatus> communicator_statuses() {
 
 const communicators::Entry& open_communicator(const std::string& name) {
   if (const auto* entry = find_registered<communicators>(name)) return *entry;
+  std::vector<std::string> legal;
   for (const CommunicatorStatus& status : communicator_statuses()) {
+    legal.push_back(status.name);
     if (status.name != name) continue;
     if (!status.available) throw UsageError("[communicator] {} is off: {}", name, status.reason);
     load_plugin((module_folder() / ("libd5_" + name + ".so")).string());
+    return registered<communicators>(name);
   }
-  return registered<communicators>(name);
+  fail_unknown("[communicator]", communicators::kind, name, legal);
 }
 
 }  // namespace d5

@@ -153,13 +153,6 @@ MpiWatch::~MpiWatch() {
   MPI_Comm_free(&control_);
 }
 
-void MpiWatch::begin(double limit_s) {
-  ++calls_;
-  limit_ = limit_s;
-  deadline_ = now() + limit_s;
-}
-void MpiWatch::end() { deadline_ = 0; }
-
 constexpr int ask_tag = 1, answer_tag = 2;
 
 void MpiWatch::answer_who_asks() {
@@ -175,8 +168,14 @@ void MpiWatch::answer_who_asks() {
 
 void MpiWatch::look() {
   answer_who_asks();
-  const double deadline = deadline_;
-  if (deadline > 0 && now() > deadline) accuse(limit_);
+  const double limit = limit_.load(std::memory_order_acquire);
+  const long calls = calls_.load(std::memory_order_relaxed);
+  if (limit == 0 || calls != seen_calls_) {
+    seen_calls_ = calls;
+    seen_since_ = now();
+  } else if (now() - seen_since_ > limit) {
+    accuse(limit);
+  }
 }
 
 std::vector<MpiWatch::Answer> MpiWatch::ask() {

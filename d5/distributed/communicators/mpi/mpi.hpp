@@ -17,8 +17,12 @@ class MpiWatch {
  public:
   explicit MpiWatch(MPI_Comm world);
   ~MpiWatch();
-  void begin(double limit_s);  // a call of the library; whoever waits longer is told on
-  void end();
+  // Around a call of the library, which reads no clock; whoever waits longer is told on.
+  void begin(double limit_s) {
+    calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    limit_.store(limit_s, std::memory_order_release);
+  }
+  void end() { limit_.store(0, std::memory_order_release); }
   std::vector<int> silent();  // asks everyone; those who do not answer within three seconds
 
  private:
@@ -32,8 +36,10 @@ class MpiWatch {
   [[noreturn]] void accuse(double waited_s);
   MPI_Comm control_;
   int rank_ = 0, size_ = 0;
-  std::atomic<double> deadline_{0}, limit_{0};  // 0: nothing is under way
+  std::atomic<double> limit_{0};  // 0: no call is under way
   std::atomic<long> calls_{0};
+  long seen_calls_ = 0;  // of the thread: the call that it saw last, and since when
+  double seen_since_ = 0;
   std::atomic<bool> ends_{false};
   std::unique_ptr<struct MpiWatchThread> thread_;
 };
