@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical: reduce within each machine, let one rank of each go round a segmented ring, tell the others of the
+// Hierarchical: reduce within each machine, let one rank of each go round a ring, tell the others of the
 // machine. The network carries 2 (m - 1)/m S bytes from each of m machines, however many ranks a machine has.
 #include "d5/distributed/algorithm.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 
 class Hierarchical final : public Algorithm {
  public:
-  std::string about() const override { return "within machines by a tree, between them by a segmented ring"; }
+  std::string about() const override { return "within machines by a tree, between them by a ring"; }
   std::optional<std::string> why_not(const Operation& op, const Ranks&) const override {
     if (op.collective == Collective::allreduce) return {};
     return fmt::format("it has no {}; it has allreduce", name(op.collective));
@@ -36,7 +36,7 @@ class Hierarchical final : public Algorithm {
     if (leads) {
       step.collective = Collective::allreduce;
       step.reduction = op.reduction;
-      run_algorithm("segmented_ring", step, Ranks(ranks, first));
+      run_algorithm("ring", step, Ranks(ranks, first));
     }
     step.collective = Collective::broadcast;
     step.input = op.output;

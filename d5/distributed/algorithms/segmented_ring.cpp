@@ -11,7 +11,7 @@
 namespace d5 {
 namespace {
 
-constexpr int64_t segment_bytes = 128 << 10;
+constexpr int64_t segment_bytes = 1 << 20;
 
 void chain_broadcast(const Operation& op, const Ranks& ranks) {
   const int n = ranks.size(), place = (ranks.rank() - op.root + n) % n;
