@@ -22,6 +22,8 @@ RunCommand add_compare(CLI::App&);
 RunCommand add_data(CLI::App&);
 RunCommand add_data_bench(CLI::App& data);
 RunCommand add_data_storage(CLI::App& data);
+RunCommand add_comm(CLI::App&);
+RunCommand add_cluster(CLI::App&);
 RunCommand add_list(CLI::App&);
 RunCommand add_doctor(CLI::App&);
 RunCommand add_completion(CLI::App&);
