@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "d5/core/convert.hpp"
 #include "d5/core/error.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/training/floating_mode.hpp"
 #include "d5/training/generated_loop.hpp"
+#include "d5/training/sixteen_bits.hpp"
 
 namespace d5 {
 namespace {
@@ -223,11 +223,11 @@ void Update::run_blocks(const Pass& pass, const Piece& piece, const float* numbe
       scratch.streams[streams_.size() + i] = scratch.results.data() + static_cast<Index>(i) * chunk;
     if (!streams_[1]) {
       scratch.streams[1] = scratch.gradient.data();
-      convert(type, set_->gradients({first, count}).data(), DType::f32, scratch.gradient.data(), count);
+      widen(type, set_->gradients({first, count}).data(), scratch.gradient.data(), count);
     }
     pass.loop->run(scratch.streams.data(), numbers, count);
     if (!streams_[1] && pass.norms.empty() && parameter.spec.dtype != DType::f32)
-      convert(DType::f32, streams_[0] + first, type, set_->computes({first, count}).data(), count);
+      narrow(streams_[0] + first, type, set_->computes({first, count}).data(), count);
   }
 }
 
