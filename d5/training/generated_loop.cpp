@@ -189,7 +189,7 @@ class GeneratedLoop final : public Loop {
 Instructions best_instructions() {
 #if defined(__x86_64__)
   const Isa& isa = usable_isa();
-  if (isa.avx512f && isa.avx512dq) return Instructions::avx512;
+  if (isa.avx512f && isa.avx512dq && isa.avx512bw && isa.avx512vl) return Instructions::avx512;
   if (isa.avx2) return Instructions::avx2;
 #endif
   return Instructions::none;

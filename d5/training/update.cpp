@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "d5/core/convert.hpp"
 #include "d5/core/error.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/training/floating_mode.hpp"
 #include "d5/training/generated_loop.hpp"
+#include "d5/training/sixteen_bits.hpp"
 
 namespace d5 {
 namespace {
@@ -26,16 +26,18 @@ constexpr Index thread_lines = 1024;  // a thread's least share
 using Floats [[gnu::vector_size(32)]] = float;
 using Doubles [[gnu::vector_size(64)]] = double;
 [[gnu::always_inline]] inline double squares(const float* x, Index n) {
-  Doubles sums{};
+  Doubles sums[4] = {};  // a sum waits for itself
   Index i = 0;
-  for (; i + 8 <= n; i += 8) {
-    Floats part;
-    std::memcpy(&part, x + i, sizeof part);
-    const Doubles v = __builtin_convertvector(part, Doubles);
-    sums += v * v;
-  }
-  for (; i < n; ++i) sums[i % 8] += static_cast<double>(x[i]) * x[i];
-  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+  for (; i + 32 <= n; i += 32)
+    for (Index k = 0; k < 4; ++k) {
+      Floats part;
+      std::memcpy(&part, x + i + 8 * k, sizeof part);
+      const Doubles v = __builtin_convertvector(part, Doubles);
+      sums[k] += v * v;
+    }
+  Doubles all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (; i < n; ++i) all[i % 8] += static_cast<double>(x[i]) * x[i];
+  return ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]));
 }
 double plain_squares(const float* x, Index n) { return squares(x, n); }
 #if defined(__x86_64__)
@@ -221,11 +223,11 @@ void Update::run_blocks(const Pass& pass, const Piece& piece, const float* numbe
       scratch.streams[streams_.size() + i] = scratch.results.data() + static_cast<Index>(i) * chunk;
     if (!streams_[1]) {
       scratch.streams[1] = scratch.gradient.data();
-      convert(type, set_->gradients({first, count}).data(), DType::f32, scratch.gradient.data(), count);
+      widen(type, set_->gradients({first, count}).data(), scratch.gradient.data(), count);
     }
     pass.loop->run(scratch.streams.data(), numbers, count);
     if (!streams_[1] && pass.norms.empty() && parameter.spec.dtype != DType::f32)
-      convert(DType::f32, streams_[0] + first, type, set_->computes({first, count}).data(), count);
+      narrow(streams_[0] + first, type, set_->computes({first, count}).data(), count);
   }
 }
 
