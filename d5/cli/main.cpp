@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 
+#include "d5/cli/comm_launch.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/interrupt.hpp"
 #include "d5/cli/plugins.hpp"
@@ -41,12 +42,19 @@ int run_program(const std::vector<std::string>& arguments) {
       "Exit status: 0 all passed, 1 a case failed, 2 wrong usage, 3 a gate said no, 130 interrupted.\n"
       "'d5 COMMAND --help' tells all about a command.");
   open_plugins(arguments);
-  std::map<std::string, RunCommand> commands{
-      {"op", add_op(program, arguments)},       {"net", add_net(program, arguments)},
-      {"model", add_model(program, arguments)}, {"data", add_data(program)},
-      {"train", add_train(program, arguments)}, {"run", add_run(program)},
-      {"compare", add_compare(program)},        {"list", add_list(program)},
-      {"doctor", add_doctor(program)},          {"completion", add_completion(program)}};
+  std::map<std::string, RunCommand> commands{{"op", add_op(program, arguments)},
+                                             {"net", add_net(program, arguments)},
+                                             {"model", add_model(program, arguments)},
+                                             {"data", add_data(program)},
+                                             {"train", add_train(program, arguments)},
+                                             {"search", add_search(program)},
+                                             {"run", add_run(program)},
+                                             {"compare", add_compare(program)},
+                                             {"comm", add_comm(program)},
+                                             {"cluster", add_cluster(program)},
+                                             {"list", add_list(program)},
+                                             {"doctor", add_doctor(program)},
+                                             {"completion", add_completion(program)}};
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     program.parse(reversed);
@@ -68,6 +76,7 @@ int main(int argc, char** argv) {
   using namespace d5;
   if (argc == 2 && std::strcmp(argv[1], "worker") == 0) return worker_main();
   try {
+    if (argc == 3 && std::strcmp(argv[1], "comm-rank") == 0) return comm_rank_main(argv[2]);
     return run_program({argv + 1, argv + argc});
   } catch (const UsageError& error) {
     fmt::print(stderr, "d5: {}\n", error.what());

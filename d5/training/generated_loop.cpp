@@ -157,6 +157,7 @@ class GeneratedLoop final : public Loop {
   GeneratedLoop(const Program& program, const std::vector<uint8_t>& code, int width)
       : code_(code), width_(width), program_(program) {}
   bool runs() const { return code_.executable(); }
+  std::string_view name() const override { return width_ == 16 ? "avx512" : "avx2"; }
 
   void run(float* const* streams, const float* numbers, Index elements) const override {
     std::array<float, 64> table;  // on the stack: several threads run one loop

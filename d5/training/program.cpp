@@ -31,6 +31,7 @@ void each(float* to, const float* a, const float* b, Index n, F f) {
 class InterpretedLoop final : public Loop {
  public:
   explicit InterpretedLoop(const Program& program) : program_(program) {}
+  std::string_view name() const override { return "interpreted"; }
 
   void run(float* const* streams, const float* numbers, Index elements) const override {
     // Numbers are spread over a block once, so that every instruction sees arrays alone.
@@ -138,6 +139,9 @@ std::unique_ptr<Loop> make_interpreted_loop(const Program& program) {
   return std::make_unique<InterpretedLoop>(program);
 }
 
-std::unique_ptr<Loop> make_loop(const Program& program) { return make_interpreted_loop(program); }
+std::unique_ptr<Loop> make_loop(const Program& program) {
+  if (auto generated = make_generated_loop(program, best_instructions())) return generated;
+  return make_interpreted_loop(program);
+}
 
 }  // namespace d5

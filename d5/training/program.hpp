@@ -6,7 +6,7 @@
 
 #include <memory>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "d5/core/shape.hpp"
@@ -46,6 +46,7 @@ Program make_program(const Formula&, std::span<const int> stream_of, std::span<c
 class Loop {
  public:
   virtual ~Loop() = default;
+  virtual std::string_view name() const = 0;  // interpreted, avx2, avx512
   // streams[i] and numbers as the program says; any number of elements.
   virtual void run(float* const* streams, const float* numbers, Index elements) const = 0;
 };

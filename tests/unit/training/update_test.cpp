@@ -143,6 +143,22 @@ TEST(Update, MachineCodeDoesWhatTheInterpreterDoes) {
   EXPECT_EQ(expected, run(with(Instructions::avx512)));
 }
 
+// That formula is larger than any optimizer.
+TEST(Update, TakesTheFastestLoop) {
+  ParameterSet set = odd_parameters();
+  UpdateState state(set);
+  Formula f;
+  record_everything(f);
+  const Instructions best = best_instructions();
+  Update(f, set, state, {}, [&](const Program& program) {
+    auto loop = make_loop(program);
+    EXPECT_EQ(loop->name(), best == Instructions::avx512 ? "avx512"
+                            : best == Instructions::avx2 ? "avx2"
+                                                         : "interpreted");
+    return loop;
+  });
+}
+
 TEST(Update, ReadsOldValuesAndStoresNewOnes) {
   // Two states change places; the parameter takes the old one of both.
   ParameterSet set = one_parameter({7, 8, 9});
