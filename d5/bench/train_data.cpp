@@ -48,15 +48,19 @@ DatasetPointer open(const Json& fields, const std::string& dataset, std::string 
 std::vector<AugmentationStep> with_normalise(std::vector<AugmentationStep> steps, const Json& fields,
                                              const Dataset& data) {
   const bool asked = std::ranges::any_of(steps, [](const AugmentationStep& s) { return s.name == "normalise"; });
-  const auto& of_set = data.fields();
-  const auto image = std::ranges::find(of_set, std::string("image"), &Field::name);
-  if (asked || image == of_set.end() || (image->dtype != DType::u8 && fields.at("normalise") == "")) return steps;
+  if (asked || (!has_byte_pixels(data) && fields.at("normalise") == "")) return steps;
   const Normalisation values = normalisation_of(fields);
   steps.push_back({"normalise", {{"mean", values.mean}, {"deviation", values.deviation}}});
   return steps;
 }
 
 }  // namespace
+
+bool has_byte_pixels(const Dataset& data) {
+  for (const Field& field : data.fields())
+    if (field.shape && field.shape->rank() == 3) return field.dtype == DType::u8;
+  return false;
+}
 
 Normalisation normalisation_of(const Json& fields) {
   Normalisation result;

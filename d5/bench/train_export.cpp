@@ -13,12 +13,6 @@
 namespace d5 {
 namespace {
 
-bool is_bytes(const TrainingSettings& settings) {
-  for (const Field& field : settings.test->data().fields())
-    if (field.name == "image") return field.dtype == DType::u8;
-  return false;
-}
-
 // y_c = x_c * factor_c + offset_c in front of the network, with its input's old name as the new one.
 void insert_normalisation(Graph& graph, const Normalisation& n, double range) {
   for (const GraphInput& input : graph.inputs) {
@@ -58,7 +52,7 @@ void export_trained(const Json& fields, const TrainingSettings& settings, const 
   if (!file.ends_with(".onnx"))
     throw UsageError("[train] --export {}: legal are names that end in .onnx or .npz", file);
   Graph graph = trained_graph(settings, set);
-  const bool bytes = is_bytes(settings);
+  const bool bytes = has_byte_pixels(settings.test->data());
   if (bytes || fields.at("normalise") != "") insert_normalisation(graph, normalisation_of(fields), bytes ? 255 : 1);
   record_trainable(graph);
   write_onnx(graph, file);
