@@ -154,11 +154,11 @@ class ThreadTransport final : public Transport {
       part = std::make_shared<World>(std::move(nodes));
     }
     const std::vector<std::shared_ptr<World>*> made = tell_all(&part);
-    if (colour >= 0) part = *made[static_cast<size_t>(group.front().rank)];
+    const std::shared_ptr<World> joined = colour < 0 ? nullptr : *made[static_cast<size_t>(group.front().rank)];
     tell_all(0);  // nobody leaves while another reads its pointer
     if (colour < 0) return nullptr;
     const auto place = std::ranges::find(group, rank(), &Wish::rank) - group.begin();
-    return std::make_unique<ThreadTransport>(part, static_cast<int>(place));
+    return std::make_unique<ThreadTransport>(joined, static_cast<int>(place));
   }
 
   std::unique_ptr<Window> expose(void* data, size_t bytes) override {
