@@ -15,12 +15,13 @@ class DropoutNumbers {
       : seed_(Rng(static_cast<uint64_t>(seed), stream_of("dropout")).bits(position.step)),
         first_sample_(position.first_sample) {}
 
-  // In [0, 1): element `element` of the sample at index `sample` along axis 0 is kept where this is >= ratio.
+  // In [0, 1), 32 bits: element `element` of the sample at index `sample` along axis 0 is kept where this is >= ratio.
   double at(Index sample, Index element) const {
-    return Rng(seed_, stream(sample)).uniform(static_cast<uint64_t>(element));
+    const uint64_t pair = Rng(seed_, stream(sample)).bits(static_cast<uint64_t>(element) / 2);
+    return static_cast<double>(static_cast<uint32_t>(element % 2 ? pair >> 32 : pair)) * 0x1p-32;
   }
 
-  // They are the numbers of this seed and stream, for kernels that make many at once.
+  // They are the halves, the lower first, of the numbers of this seed and stream, for kernels that make many at once.
   uint64_t seed() const { return seed_; }
   uint64_t stream(Index sample) const { return first_sample_ + static_cast<uint64_t>(sample); }
 

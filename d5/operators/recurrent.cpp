@@ -28,7 +28,7 @@ Recurrent::Recurrent(const Attributes& a, Traits traits)
 }
 
 Recurrent::Sizes Recurrent::sizes(const Shape& x, const Shape& r) const {
-  Sizes s{.steps = x[batch_first_ ? 1 : 0],
+  return {.steps = x[batch_first_ ? 1 : 0],
           .batch = x[batch_first_ ? 0 : 1],
           .input = x[2],
           .hidden = r[2],
@@ -36,12 +36,11 @@ Recurrent::Sizes Recurrent::sizes(const Shape& x, const Shape& r) const {
           .gates = traits_.gates,
           .batch_first = batch_first_,
           .lengths = {}};
-  s.lengths.assign(static_cast<size_t>(s.batch), s.steps);
-  return s;
 }
 
 Recurrent::Sizes Recurrent::sizes(const Context& c) const {
   Sizes s = sizes(c.input(x).shape(), c.input(r).shape());
+  s.lengths.assign(static_cast<size_t>(s.batch), s.steps);
   if (!c.input(lengths).present()) return s;
   const auto given = c.input(lengths).values<int32_t>();
   for (Index b = 0; b < s.batch; ++b) {

@@ -102,7 +102,7 @@ class Recurrent : public Operator {
   struct Sizes {
     Index steps, batch, input, hidden, directions, gates;
     bool batch_first;
-    std::vector<Index> lengths;  // of each sample
+    std::vector<Index> lengths;  // of each sample; empty where only shapes are known
     Index rows() const { return steps * batch; }
     Index width() const { return gates * hidden; }
     Index row(Index t, Index b) const { return batch_first ? b * steps + t : t * batch + b; }

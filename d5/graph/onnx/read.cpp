@@ -6,6 +6,7 @@
 #include "d5/graph/onnx/attributes.hpp"
 #include "d5/graph/onnx/element_types.hpp"
 #include "d5/graph/onnx/file.hpp"
+#include "d5/graph/onnx/opsets.hpp"
 #include "d5/graph/onnx/tensors.hpp"
 #include "d5/graph/onnx/types.hpp"
 #include "d5/graph/onnx/wire.hpp"
@@ -45,6 +46,7 @@ class Reader {
     if (model.opset_import_size() == 0) throw Error("it does not say which opset it uses");
     Graph graph = read_graph(*model.mutable_graph());
     for (const pb::Opset& opset : model.opset_import()) graph.opsets[domain(opset.domain())] = opset.version();
+    graph.opsets.try_emplace("", newest_opset);  // a graph without this domain is one in d5's own words
     for (const pb::Entry& entry : model.metadata_props()) graph.metadata[entry.key()] = entry.value();
     for (pb::Function& function : *model.mutable_functions())
       graph.functions.push_back(

@@ -170,10 +170,6 @@ void infer_huge(const std::string& op, OperatorCase one, Chance& chance) {
 class EveryOperator : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryOperator, GivesResultsOrReasons) {
-#if defined(__SANITIZE_ADDRESS__)
-  if (GetParam() == "RNN" || GetParam() == "GRU" || GetParam() == "LSTM")
-    GTEST_SKIP() << "a length for each of 2^33 samples is more than AddressSanitizer gives";
-#endif
   constexpr int tries = 400;
   const OperatorEntry& entry = registered<operators>(GetParam());
   Chance chance(GetParam());

@@ -52,6 +52,22 @@ TEST(ReadOnnx, FunctionsKeepTheirReferences) {
   EXPECT_EQ(graph.nodes.at(1).op, "own:Scale");
 }
 
+// A file that only imports a domain of its own is still ONNX, not a graph in d5's own words: it stays as it is when it
+// is written and read again.
+TEST(ReadOnnx, OnlyADomainOfItsOwn) {
+  using namespace std::string_literals;
+  const std::string file =
+      "\x08\x08"                                        // IR version 8
+      "\x3a\x13\x0a\x0c\x12\x01y\x22\x02Go\x3a\x03own"  // graph: y = own:Go()
+      "\x12\x01g\x62\x00"                               // its name and an output without a name
+      "\x42\x07\x0a\x03own\x10\x01"s;                   // opset: own 1
+  const Graph graph = parse_onnx(file, "own.onnx", "/nowhere");
+  EXPECT_EQ(graph.nodes.at(0).op, "own:Go");
+  const Graph again = parse_onnx(serialise_onnx(graph), "again.onnx", "/nowhere");
+  EXPECT_EQ(again.opsets, graph.opsets);
+  EXPECT_TRUE(again.opsets.contains(""));
+}
+
 // Each type once as raw bytes and once as a typed list: 1, 2, 3 (bool: 1, 0, 1).
 TEST(ReadOnnx, AllElementTypes) {
   const Graph graph = read_onnx(data_file("types.onnx"));

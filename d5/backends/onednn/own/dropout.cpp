@@ -71,11 +71,12 @@ class DropoutKernel final : public OwnKernel {
   static bool has(const KernelSetup& setup, size_t i) { return i < setup.inputs.size() && setup.inputs[i].present; }
   uint8_t* kept(const Buffers& b) const { return static_cast<uint8_t*>(b.workspace) + mask_at_; }
 
-  // number >= 1 - keep, where the number has 53 bits.
+  // number >= 1 - keep, where the number has 32 bits.
   void make_mask(const DropoutNumbers& numbers, double keep, Index sample, Index at, Index n, float* mask) const {
-    if (keep == 1) return loops().fill(mask, 1.0f, n);
-    const auto least = static_cast<uint64_t>(std::ceil((1 - keep) * 0x1p53));
-    loops().philox_mask(mask, numbers.seed(), numbers.stream(sample), static_cast<uint64_t>(at), least, n);
+    const double least = std::ceil((1 - keep) * 0x1p32);
+    if (least == 0 || least >= 0x1p32) return loops().fill(mask, least == 0 ? 1.0f : 0.0f, n);
+    loops().philox_mask(mask, numbers.seed(), numbers.stream(sample), static_cast<uint64_t>(at),
+                        static_cast<uint32_t>(least), n);
   }
 
   int64_t seed_ = 0;

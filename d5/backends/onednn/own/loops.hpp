@@ -109,9 +109,9 @@ struct Loops {
                       int64_t columns);
   void (*transpose_4)(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,
                       int64_t columns, bool streamed);
-  // mask[i] = 1 where number first + i of this stream (core/rng.hpp), without its lowest 11 bits, is at least `least`,
-  // else 0; `first` is even.
-  void (*philox_mask)(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint64_t least, int64_t n);
+  // mask[i] = 1 where word first + i of this stream is at least `least`, else 0: words are the halves, the lower first,
+  // of the numbers of core/rng.hpp. `first` is a multiple of four.
+  void (*philox_mask)(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint32_t least, int64_t n);
 };
 
 // The row of an elementwise operator, null where there is none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of core/rng.hpp (Philox4x32-10), many at once: block b of a stream holds the numbers 2 b and 2 b + 1.
+// The numbers of core/rng.hpp (Philox4x32-10), many at once: block b of a stream holds its words 4 b to 4 b + 3.
 #include "d5/backends/onednn/own/loops/functions.hpp"
 
 namespace d5::onednn::own::D5_ISA {
@@ -21,11 +21,35 @@ D5_INLINE Wides product(uint32_t a, Wides b) {
 #endif
 }
 
+// Lanes 0, 2, ... of both in turn.
+D5_INLINE Wides even_lanes(Wides a, Wides b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Wides>(_mm512_unpacklo_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Wides>(_mm256_unpacklo_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#else
+  return Wides{a[0], b[0]};
+#endif
+}
+
+D5_INLINE Wides odd_lanes(Wides a, Wides b) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Wides>(_mm512_unpackhi_epi64(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<Wides>(_mm256_unpackhi_epi64(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+#else
+  return Wides{a[1], b[1]};
+#endif
+}
+
 constexpr int chains = 2;  // side by side, because each step waits for the one before
 
-// Verdicts on the numbers of `chains` vectors of blocks: 1 where a number is at least `bound`, else 0. Only the lower
-// half of a lane counts as long as it is multiplied: what is in the upper half need not be removed.
-D5_INLINE void verdicts(Wides first, uint64_t seed, uint64_t stream, Wides bound, Vector* verdict) {
+using Words [[gnu::vector_size(width * sizeof(float))]] = uint32_t;
+
+// Verdicts on the words of `chains` vectors of blocks, two vectors of verdicts for each: 1 where a word is at least
+// `bound`, else 0. Only the lower half of a lane counts as long as it is multiplied: what is in the upper half need not
+// be removed.
+D5_INLINE void verdicts(Wides first, uint64_t seed, uint64_t stream, Words bound, Vector* verdict) {
   Wides c0[chains], c1[chains], c2[chains], c3[chains];
   for (int c = 0; c < chains; ++c) {
     c0[c] = first + static_cast<uint64_t>(c * blocks);
@@ -47,33 +71,32 @@ D5_INLINE void verdicts(Wides first, uint64_t seed, uint64_t stream, Wides bound
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  const Wides below = Wides{} + 0x3f800000u, above = below << 32;  // 1 in the lower and in the upper half
+  const auto one = reinterpret_cast<Words>(Vector{} + 1.0f);
   for (int c = 0; c < chains; ++c) {
     const Wides even = (c0[c] & 0xffffffffu) | c1[c] << 32, odd = (c2[c] & 0xffffffffu) | c3[c] << 32;
-    const Wides kept = (even >= bound ? below : Wides{}) | (odd >= bound ? above : Wides{});
-    verdict[c] = reinterpret_cast<Vector>(kept);
+    const auto low = reinterpret_cast<Words>(even_lanes(even, odd)),
+               high = reinterpret_cast<Words>(odd_lanes(even, odd));
+    verdict[2 * c] = reinterpret_cast<Vector>(low >= bound ? one : Words{});
+    verdict[2 * c + 1] = reinterpret_cast<Vector>(high >= bound ? one : Words{});
   }
 }
 
 }  // namespace
 
-void philox_mask(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint64_t least, int64_t n) {
-  if (least >> 53 != 0) {  // none is as large
-    for (int64_t i = 0; i < n; ++i) mask[i] = 0.0f;
-    return;
-  }
-  const Wides bound = Wides{} + (least << 11);
-  Wides index;
-  for (int k = 0; k < blocks; ++k) index[k] = first / 2 + static_cast<uint64_t>(k);
-  for (int64_t at = 0; at < n; at += chains * width, index += static_cast<uint64_t>(chains * blocks)) {
-    Vector verdict[chains];
+// `first` is a multiple of four.
+void philox_mask(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint32_t least, int64_t n) {
+  const Words bound = Words{} + least;
+  Wides index;  // in the order in which pairs of lanes are taken apart
+  for (int k = 0; k < blocks; ++k) index[k] = first / 4 + static_cast<uint64_t>(k / 2 + k % 2 * (blocks / 2));
+  for (int64_t at = 0; at < n; at += 2 * chains * width, index += static_cast<uint64_t>(chains * blocks)) {
+    Vector verdict[2 * chains];
     verdicts(index, seed, stream, bound, verdict);
-    for (int c = 0; c < chains; ++c) {
-      const int64_t rest = n - at - c * width;
+    for (int v = 0; v < 2 * chains; ++v) {
+      const int64_t rest = n - at - v * width;
       if (rest >= width)
-        store_vector(mask + at + c * width, verdict[c]);
+        store_vector(mask + at + v * width, verdict[v]);
       else if (rest > 0)
-        store_part(mask + at + c * width, rest, verdict[c]);
+        store_part(mask + at + v * width, rest, verdict[v]);
     }
   }
 }
