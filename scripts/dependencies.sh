@@ -4,7 +4,8 @@
 #   scripts/dependencies.sh [--tests] [--with NAME]... [--without NAME]...
 #   --tests          also what the tests need: GoogleTest, clang for fuzzing, clang-format, python3-jsonschema, libonnx-testdata
 #   --with NAME      also the optional part NAME; --without NAME leaves it out. Parts: onednn (on by default), torch
-#                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests), onnxruntime (on with --tests)
+#                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests), onnxruntime (on with --tests), mpi
+#                    (Open MPI, on by default)
 # System packages come from apt-get (Debian 12, Debian 13, Ubuntu 24.04), as root or with a sudo that asks nothing;
 # where neither works, it says which command to run. oneDNN is the distribution's where that is version 3 or
 # later, else two wheels from the Python package index, unpacked into build/dependencies. LibTorch is a wheel, too,
@@ -23,9 +24,9 @@ torch_packages=(typing_extensions sympy 'mpmath<1.4' networkx jinja2 markupsafe 
 cuda_release=13.4.92 # libcudart and libcupti, which the wheel's libraries are linked to even without a device
 onnxruntime_release=1.31.1
 prefix=$PWD/build/dependencies
-parts=(onednn torch onnxruntime)
+parts=(onednn torch onnxruntime mpi)
 
-tests= onednn=1 torch=with_tests onnxruntime=with_tests
+tests= onednn=1 mpi=1 torch=with_tests onnxruntime=with_tests
 while (($#)); do
   case $1 in
     --tests) tests=1 ;;
@@ -120,6 +121,7 @@ present hdf5/serial/hdf5.h || present hdf5.h || wanted+=(libhdf5-dev)
 present lmdb.h || wanted+=(liblmdb-dev)
 present curl || wanted+=(curl)
 present ccache || wanted+=(ccache)
+[[ ! $mpi ]] || { present mpirun && present mpicxx; } || wanted+=(libopenmpi-dev openmpi-bin)
 present coin/Cbc_C_Interface.h || wanted+=(coinor-libcbc-dev) # the integer program of micro-batching
 if [[ $tests ]]; then
   need libgtest-dev gtest/gtest.h

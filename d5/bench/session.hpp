@@ -87,6 +87,8 @@ class Bench {
   virtual std::string rerun(const Json& fields) const = 0;  // the one command that runs this case alone
   // Cases that differ only in these fields are measured together, interleaved, and compared with the first.
   virtual std::vector<std::string> compared_fields() const = 0;
+  // The case is one long run: prepare does all of it, in a fresh child, and nothing is repeated or interleaved.
+  virtual bool runs_once() const { return false; }
 };
 
 struct benches {

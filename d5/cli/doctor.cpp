@@ -6,6 +6,7 @@
 #include "d5/cli/command.hpp"
 #include "d5/cli/plugins.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/distributed/communicator.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/environment.hpp"
 #include "d5/measure/isa.hpp"
@@ -48,6 +49,9 @@ Json examine() {
     }
     report["backends"].push_back(row);
   }
+  for (const CommunicatorStatus& status : communicator_statuses())
+    report["communicators"].push_back(
+        {{"name", status.name}, {"available", status.available}, {"reason", status.reason}});
   if (sharing.cores_shared)
     report["traps"].push_back(
         fmt::format("cores shared: two threads run at {:.2f}x the rate of one thread, so they are on one core now; "
@@ -105,6 +109,11 @@ void print(const Json& report) {
       std::cout << fmt::format("  {:<21} on disk: {}\n", "",
                                size_text(row["disk_footprint"]["total_bytes"].get<double>()));
   }
+
+  std::cout << "\nCommunicators\n";
+  for (const Json& row : report["communicators"])
+    std::cout << fmt::format("  {:<16} {:<4} {}\n", row["name"].get<std::string>(),
+                             row["available"].get<bool>() ? "on" : "off", row["reason"].get<std::string>());
 
   std::cout << "\nTraps\n";
   if (report["traps"].empty()) std::cout << "  none found\n";

@@ -27,6 +27,7 @@
 #include "d5/report/csv.hpp"
 #include "d5/report/jsonl.hpp"
 #include "d5/report/suite_summary.hpp"
+#include "d5/report/train_table.hpp"
 #include "d5/runner/describe.hpp"
 
 namespace d5 {
@@ -51,10 +52,29 @@ int status_of(const std::vector<Record>& records) {
   return exit_passed;
 }
 
+std::string tables(const std::vector<Record>& records, const Record& environment, const RunOptions& options) {
+  std::vector<Record> timed;
+  for (const Record& record : records)
+    if (record.kind != "train") timed.push_back(record);
+  std::string text;
+  if (!timed.empty())
+    text = console_text(timed, {&environment, 1}, {.colour = use_colour(), .verdicts = {.margin = options.margin}}) +
+           suite_summary(timed);
+  const std::string trainings = train_text(records, use_colour());
+  return text + (text.empty() || trainings.empty() ? "" : "\n") + trainings;
+}
+
 int judge_all(const Recipe& recipe, const std::vector<Record>& records) {
   int status = exit_passed;
   for (const Accept& accept : recipe.accept)
+    for (const auto& runs : by_configuration(records)) {  // trainings are judged over all their seeds
+      const Judgement judgement = judge_seeds(runs, accept.metric, accept.relation, accept.threshold);
+      fmt::print(stderr, "{}\n", judgement.text);
+      if (judgement.outcome != Judgement::Outcome::accepted) status = exit_refused;
+    }
+  for (const Accept& accept : recipe.accept)
     for (const Record& record : records) {
+      if (record.kind == "train") continue;
       if (record.status != "passed" && record.status != "mistrusted") continue;  // skipped or unsupported is no failure
       const Judgement judgement = judge(record, accept.metric, accept.relation, accept.threshold);
       if (judgement.outcome == Judgement::Outcome::accepted) continue;
@@ -72,10 +92,7 @@ std::string option_name(std::string field) {
 }
 
 void add_run_flags(CLI::App& command, RunFlags& flags) {
-  const std::string how = "How to run", show = "What to show";
-  command.add_option("--mode", flags.depth, "list, build, check or measure; each does all of the one before")
-      ->group(how)
-      ->capture_default_str();
+  const std::string how = "How to run";
   command
       .add_option(
           "--launches", flags.launches,
@@ -96,12 +113,20 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(how)
       ->capture_default_str();
   command
-      .add_option("--memory-limit", flags.memory_limit_gib,
-                  "GiB of resident memory for a child; 0: what the machine has")
-      ->group(how);
-  command
       .add_option("--metric", flags.metrics,
                   "Metrics beyond the usual ones, separated by commas (see 'd5 list metrics')")
+      ->group(how);
+  add_result_flags(command, flags);
+}
+
+void add_result_flags(CLI::App& command, RunFlags& flags) {
+  const std::string how = "How to run", show = "What to show";
+  command.add_option("--mode", flags.depth, "list, build, check or measure; each does all of the one before")
+      ->group(how)
+      ->capture_default_str();
+  command
+      .add_option("--memory-limit", flags.memory_limit_gib,
+                  "GiB of resident memory for a child; 0: what the machine has")
       ->group(how);
   command.add_flag("--no-pin", flags.no_pin, "Do not bind children to cores")->group(how);
   command.add_option("-o,--output", flags.folder, "Folder for records.jsonl [results/TIME-NAME]")->group(show);
@@ -215,9 +240,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Hooks& hooks) {
   if (!flags.json && hooks.text)
     std::cout << hooks.text(records) << std::flush;
   else if (!flags.json)
-    std::cout << console_text(records, {&environment, 1},
-                              {.colour = use_colour(), .verdicts = {.margin = options.margin}})
-              << suite_summary(records) << std::flush;
+    std::cout << tables(records, environment, options) << std::flush;
   if (!flags.csv.empty()) write_csv(flags.csv, csv_text(records));
   if (!flags.quiet) fmt::print(stderr, "records: {}\n", writer.path());
   if (interrupted) {

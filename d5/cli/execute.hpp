@@ -21,6 +21,7 @@ struct RunFlags {
   double time_limit = 600, memory_limit_gib = 0;
 };
 void add_run_flags(CLI::App&, RunFlags&);
+void add_result_flags(CLI::App&, RunFlags&);  // only those that do not speak of repeated timing
 RunOptions run_options(const RunFlags&, const Json& recipe_measure);
 
 // What a command adds to a run.

@@ -14,12 +14,19 @@
 #include "d5/datasets/named.hpp"
 #include "d5/datasets/parts.hpp"
 #include "d5/datasets/sampler.hpp"
+#include "d5/distributed/algorithm.hpp"
+#include "d5/distributed/communicator.hpp"
 #include "d5/graph/transform.hpp"
 #include "d5/measure/metric.hpp"
 #include "d5/measure/stopping.hpp"
 #include "d5/networks/network.hpp"
 #include "d5/operators/operator.hpp"
 #include "d5/recipe/suite.hpp"
+#include "d5/training/optimizer.hpp"
+#include "d5/training/schedule.hpp"
+#include "d5/training/scheme.hpp"
+#include "d5/training/search.hpp"
+#include "d5/training/task.hpp"
 
 namespace d5 {
 namespace {
@@ -44,6 +51,36 @@ std::vector<Json> list_operators() {
   std::vector<Json> rows;
   for (const std::string& name : registry_names(operators::kind))
     rows.push_back({{"name", name}, {"parameters", described(registered<operators>(name).parameters)}});
+  return rows;
+}
+
+// Optimizers of a framework are in its backend's module, which is opened for that.
+std::vector<Json> list_optimizers() {
+  for (const BackendStatus& status : backend_statuses())
+    if (status.name == "torch" && status.available) open_backend(status.name);
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(optimizers::kind))
+    rows.push_back({{"name", name},
+                    {"about", registered<optimizers>(name).about},
+                    {"parameters", described(optimizer_parameters(name))}});
+  return rows;
+}
+
+std::vector<Json> list_schedules() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(schedules::kind))
+    rows.push_back({{"name", name},
+                    {"about", registered<schedules>(name).about},
+                    {"parameters", described(schedule_parameters(name))}});
+  return rows;
+}
+
+std::vector<Json> list_search_methods() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(search_methods::kind)) {
+    const search_methods::Entry& entry = registered<search_methods>(name);
+    rows.push_back({{"name", name}, {"about", entry.about}, {"parameters", described(entry.parameters)}});
+  }
   return rows;
 }
 
@@ -129,9 +166,30 @@ std::vector<Json> list_optioned() {
   return rows;
 }
 
+std::vector<Json> list_communicators() {
+  std::vector<Json> rows;
+  for (const CommunicatorStatus& status : communicator_statuses())
+    rows.push_back({{"name", status.name}, {"available", status.available}, {"reason", status.reason}});
+  return rows;
+}
+
+std::vector<Json> list_algorithms() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(algorithms::kind))
+    rows.push_back({{"name", name}, {"about", registered<algorithms>(name)->about()}});
+  return rows;
+}
+
 std::vector<Json> plain(const std::vector<std::string>& names) {
   std::vector<Json> rows;
   for (const std::string& name : names) rows.push_back({{"name", name}});
+  return rows;
+}
+
+std::vector<Json> list_tasks() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(tasks::kind))
+    rows.push_back({{"name", name}, {"about", registered<tasks>(name).about}});
   return rows;
 }
 
@@ -140,6 +198,8 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"backends", list_backends},
       {"operators", list_operators},
       {"networks", list_networks},
+      {"optimizers", list_optimizers},
+      {"schedules", list_schedules},
       {"dtypes", [] { return plain(dtype_names()); }},
       {"suites", list_suites},
       {"metrics", list_metrics},
@@ -149,6 +209,11 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"augmentations", list_optioned<augmentations>},
       {"decoders", list_decoders},
       {"transforms", list_transforms},
+      {"search-methods", list_search_methods},
+      {"tasks", list_tasks},
+      {"schemes", [] { return plain(registry_names(schemes::kind)); }},
+      {"communicators", list_communicators},
+      {"algorithms", list_algorithms},
       {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},
   };
   return all;
@@ -179,7 +244,7 @@ void print_row(const Json& row) {
     if (row.contains("unavailable")) text += fmt::format("; unavailable: {}", row["unavailable"].get<std::string>());
   }
   if (row.contains("options")) text = fmt::format("{:<16} {}", text, row["about"].get<std::string>());
-  if (row.size() == 2 && row.contains("about")) text = fmt::format("{:<16} {}", text, row["about"].get<std::string>());
+  if (row.size() == 2 && row.contains("about")) text = fmt::format("{:<18} {}", text, row["about"].get<std::string>());
   std::cout << text << "\n";
 }
 
@@ -193,10 +258,12 @@ RunCommand add_list(CLI::App& program) {
   auto flags = std::make_shared<Flags>();
   CLI::App* command =
       program.add_subcommand("list", "What can be named: backends, operators, networks, suites, metrics, ...");
-  command->add_option("kind", flags->kind,
-                      "backends, operators, networks, datasets, containers, decoders, samplers, augmentations, dtypes, "
-                      "suites, metrics, transforms or "
-                      "stopping-rules");
+  command->add_option(
+      "kind", flags->kind,
+      "backends, operators, networks, optimizers, schedules, search-methods, tasks, schemes, datasets, "
+      "containers, decoders, samplers, augmentations, dtypes, suites, metrics, transforms, communicators, "
+      "algorithms (of collectives) or "
+      "stopping-rules");
   command->add_flag("--json", flags->json, "One object a line");
   const std::string support = "Support (d5 list operators --support)";
   command

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 
+#include "d5/cli/comm_launch.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/interrupt.hpp"
 #include "d5/cli/plugins.hpp"
@@ -45,8 +46,12 @@ int run_program(const std::vector<std::string>& arguments) {
                                              {"net", add_net(program, arguments)},
                                              {"model", add_model(program, arguments)},
                                              {"data", add_data(program)},
+                                             {"train", add_train(program, arguments)},
+                                             {"search", add_search(program)},
                                              {"run", add_run(program)},
                                              {"compare", add_compare(program)},
+                                             {"comm", add_comm(program)},
+                                             {"cluster", add_cluster(program)},
                                              {"list", add_list(program)},
                                              {"doctor", add_doctor(program)},
                                              {"completion", add_completion(program)}};
@@ -71,6 +76,7 @@ int main(int argc, char** argv) {
   using namespace d5;
   if (argc == 2 && std::strcmp(argv[1], "worker") == 0) return worker_main();
   try {
+    if (argc == 3 && std::strcmp(argv[1], "comm-rank") == 0) return comm_rank_main(argv[2]);
     return run_program({argv + 1, argv + argc});
   } catch (const UsageError& error) {
     fmt::print(stderr, "d5: {}\n", error.what());

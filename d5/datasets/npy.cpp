@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 
 #include "d5/datasets/byte_order.hpp"
 #include "d5/datasets/byte_source.hpp"
@@ -260,6 +261,27 @@ struct Npz {
   // Members are stored, so that they can be mapped; each field is one pass over the set.
   static void write(const Dataset& dataset, const std::string& path, const Attributes&) {
     require_fixed_shapes(dataset, "[npz]");
+    std::vector<Member> members;
+    for (size_t f = 0; f < dataset.fields().size(); ++f) {
+      const Field& field = dataset.fields()[f];
+      std::vector<Index> sizes{dataset.size()};
+      sizes.insert(sizes.end(), field.shape->begin(), field.shape->end());
+      members.push_back({field.name, npy_header_text(field.dtype, Shape(sizes)), [&dataset, f](const Use& use) {
+                           for (Index i = 0; i < dataset.size(); ++i) {
+                             const Sample sample = dataset.at(i);
+                             use(static_cast<const char*>(sample[f].data()), sample[f].bytes());
+                           }
+                         }});
+    }
+    write_members(path, members);
+  }
+
+  using Use = std::function<void(const char*, size_t)>;
+  struct Member {
+    std::string name, header;
+    std::function<void(const Use&)> visit;  // the elements, in pieces; called twice
+  };
+  static void write_members(const std::string& path, const std::vector<Member>& arrays) {
     struct Written {
       std::string name;
       uint64_t offset, size;
@@ -267,19 +289,12 @@ struct Npz {
     };
     std::vector<Written> members;
     FileWriter file(path);
-    for (size_t f = 0; f < dataset.fields().size(); ++f) {
-      const Field& field = dataset.fields()[f];
-      std::vector<Index> sizes{dataset.size()};
-      sizes.insert(sizes.end(), field.shape->begin(), field.shape->end());
-      const std::string header = npy_header_text(field.dtype, Shape(sizes));
-      const auto visit = [&](auto&& use) {
-        use(header.data(), header.size());
-        for (Index i = 0; i < dataset.size(); ++i) {
-          const Sample sample = dataset.at(i);
-          use(static_cast<const char*>(sample[f].data()), sample[f].bytes());
-        }
+    for (const Member& array : arrays) {
+      const auto visit = [&](const Use& use) {
+        use(array.header.data(), array.header.size());
+        array.visit(use);
       };
-      Written member{field.name + ".npy", file.written(), 0, 0};
+      Written member{array.name + ".npy", file.written(), 0, 0};
       uLong crc = crc32(0, nullptr, 0);
       visit([&](const char* data, size_t bytes) {
         crc = crc32_z(crc, reinterpret_cast<const Bytef*>(data), bytes);
@@ -359,6 +374,16 @@ struct Npz {
 };
 
 }  // namespace
+
+void write_npz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& arrays) {
+  std::vector<Npz::Member> members;
+  for (const auto& [name, tensor] : arrays) {
+    const Tensor host = tensor.to(host_memory());
+    members.push_back({name, npy_header_text(host.dtype(), host.shape()),
+                       [host](const Npz::Use& use) { use(static_cast<const char*>(host.data()), host.bytes()); }});
+  }
+  Npz::write_members(path, members);
+}
 
 NpyHeader npy_header(const FileBytes& file, uint64_t offset, uint64_t size) {
   const std::string& place = file.name();

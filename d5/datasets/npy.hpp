@@ -21,6 +21,9 @@ struct NpyHeader {
 NpyHeader npy_header(const FileBytes&, uint64_t offset, uint64_t size);
 std::string npy_header_text(DType, const Shape&);  // a whole number of 64 bytes
 
+// Arrays by name as a .npz file, each with its own shape.
+void write_npz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& arrays);
+
 // Elements `first` ... of such an array as field `field` of a sample.
 void give_elements(const FileBytes&, const NpyHeader&, uint64_t array, uint64_t first, const Shape&, Sample& into,
                    size_t field);

@@ -18,8 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> legal_keys = {"name",    "level", "about", "include", "fixed",
-                                             "mutable", "axes",  "cases", "measure", "accept"};
+const std::vector<std::string> legal_keys = {"name", "level", "about",   "include", "fixed", "mutable",
+                                             "axes", "cases", "measure", "accept",  "search"};
+const std::vector<std::string> search_keys = {"method",   "objective", "trials", "seed",
+                                              "parallel", "values",    "space",  "per"};
 constexpr std::array kinds = {"op", "net", "train", "distributed"};
 
 // One loading of a recipe with all it includes. A file that is included twice counts once; one that includes itself,
@@ -77,13 +79,14 @@ class Loader {
     for (const TomlMember& m : all) {
       if (m.key == "name") recipe_.name = as_text(m);
       if (m.key == "about") recipe_.about = as_text(m);
-      if (m.key == "level") level(m);
+      if (m.key == "level") recipe_.kind = kind_of_level(m);
       if (m.key == "fixed") fixed(m, path);
       if (m.key == "mutable") changeable(m, path);
       if (m.key == "axes") axes(m, path);
       if (m.key == "cases") cases(m, path);
       if (m.key == "measure") measure(m, path);
       if (m.key == "accept") accept(m, path);
+      if (m.key == "search") search(m, path);
     }
   }
 
@@ -100,13 +103,13 @@ class Loader {
     }
   }
 
-  void level(const TomlMember& m) {
+  static std::string kind_of_level(const TomlMember& m) {
     const auto* value = m.value->as_integer();
     if (!value || value->get() < 0 || value->get() >= static_cast<int64_t>(kinds.size())) {
       throw UsageError("[recipe] {}: level; legal: 0 (operators), 1 (networks), 2 (training), 3 (distributed)",
                        m.place);
     }
-    recipe_.kind = kinds[static_cast<size_t>(value->get())];
+    return kinds[static_cast<size_t>(value->get())];
   }
 
   static void refuse_kind(const TomlMember& m) {
@@ -169,7 +172,9 @@ class Loader {
       for (const TomlMember& m : members(*node.as_table(), path)) {
         refuse_kind(m);
         recipe_.places[prefix + m.key] = m.place;
-        if (const toml::array* values = m.value->as_array()) {
+        if (m.key == "level") {
+          block.values["kind"] = kind_of_level(m);
+        } else if (const toml::array* values = m.value->as_array()) {
           block.axes.push_back({m.key, axis_values(*values, m.place)});
         } else {
           block.values[m.key] = plain_value(*m.value, m.place);
@@ -183,6 +188,34 @@ class Loader {
     for (const TomlMember& m : members(as_table(section), path)) {
       recipe_.places["measure." + m.key] = m.place;
       recipe_.measure[m.key] = plain_value(*m.value, m.place);
+    }
+  }
+
+  void search(const TomlMember& section, const std::string& path) {
+    const auto field = [](const TomlMember& m) {
+      const toml::array* choices = m.value->as_array();
+      nlohmann::json value = choices ? nlohmann::json(axis_values(*choices, m.place)) : plain_value(*m.value, m.place);
+      return nlohmann::json{{"field", m.key}, {"value", value}, {"place", m.place}};
+    };
+    for (const TomlMember& m : members(as_table(section), path)) {
+      if (m.key == "space") {
+        for (const TomlMember& one : members(as_table(m), path)) recipe_.search["space"].push_back(field(one));
+      } else if (m.key == "per") {
+        const std::vector<TomlMember> all = members(as_table(m), path);
+        if (all.size() != 1) throw UsageError("[recipe] {}: per names {} fields; one is legal", m.place, all.size());
+        recipe_.search["per"] = field(all[0]);
+      } else if (std::find(search_keys.begin(), search_keys.end(), m.key) == search_keys.end()) {
+        fail_unknown("[recipe] " + m.place + ":", "key of [search]", m.key, search_keys);
+      } else {
+        const nlohmann::json value = plain_value(*m.value, m.place);
+        const bool is_text = m.key == "method" || m.key == "objective";
+        if (is_text ? !value.is_string() : m.key == "values" ? !value.is_object() : !value.is_number_integer())
+          throw UsageError("[recipe] {}: {} is {}; {} is legal", m.place, m.key, value.dump(),
+                           is_text             ? "a text"
+                           : m.key == "values" ? "a table"
+                                               : "a whole number");
+        recipe_.search[m.key] = value;
+      }
     }
   }
 

@@ -6,8 +6,10 @@
 //   [fixed]  dtype = "f32"             [mutable]  threads = 1
 //   [axes]   backend = ["onednn", "reference"]      every combination, the last axis fastest
 //   [[cases]] operator = "Gemm"  m = [256, 512]     own values; an array here is an axis of this block
+//   [[cases]] level = 2  network = "lenet"          a block of another level than the recipe
 //   [[cases]] suite = "deepbench-gemm"  set = "training"      the rows of a suite (suite.hpp)
 //   [measure] launches = 6  max_time = 10.0         [accept] share = ">= 0.8"
+//   [search]  method = "tpe"  trials = 30           [search.space] batch = [32, 64]  width = { from = 8, to = 64 }
 #pragma once
 
 #include <functional>
@@ -43,6 +45,8 @@ struct Recipe {
   std::vector<Block> blocks;  // empty: one block without values
   nlohmann::json measure = nlohmann::json::object();
   std::vector<Accept> accept;
+  // Of [search]: its plain keys, "values", and "space": [{"field", "value", "place"}], "per": one of these.
+  nlohmann::json search = nlohmann::json::object();
   std::map<std::string, std::string> places;  // field -> file:line:column
 };
 

@@ -72,6 +72,27 @@ bool has_times(const Record& r) {
          std::all_of(r.samples.time_s.begin(), r.samples.time_s.end(), [](double t) { return t > 0; });
 }
 
+// A training agrees bit for bit by its weights, else where the intervals of its quality on the test set meet.
+bool trainings_agree(const Record& original, const Record& repetition, std::string& text) {
+  const auto of = [](const Record& record, const char* name) {
+    return record.details.value("training", nlohmann::json::object()).value(name, "");
+  };
+  const std::string before = of(original, "weights_hash"), now = of(repetition, "weights_hash");
+  if (before.empty() || now.empty()) return true;  // neither was trained: only the status counts
+  if (before == now) {
+    text = "the same weights, bit for bit";
+    return true;
+  }
+  const std::string quality = "test_" + of(original, "quality");
+  const Metric *a = original.metric(quality), *b = repetition.metric(quality);
+  const bool together = meet(a, b);
+  text = fmt::format("other weights ({}, now {})", before, now);
+  if (a && b)
+    text += fmt::format("; {} {:.4g}, now {:.4g}: the 95 % intervals {}", quality, a->median, b->median,
+                        together ? "meet" : "do not meet");
+  return together;
+}
+
 }  // namespace
 
 Agreement agreement(const Record& original, const Record& repetition, const VerdictOptions& options,
@@ -95,6 +116,7 @@ Agreement agreement(const Record& original, const Record& repetition, const Verd
     const Verdict verdict = result.comparison->verdict;
     time_agrees = verdict == Verdict::same || (verdict == Verdict::unclear && result.intervals_meet);
   }
+  if (original.kind == "train") time_agrees = trainings_agree(original, repetition, result.weights);
   result.agrees = result.case_differences.empty() && result.status_difference.empty() && time_agrees;
   return result;
 }
@@ -148,6 +170,7 @@ std::string to_text(const Reproduction& r) {
       result += fmt::format("; {}, the 95 % intervals {}", verdict_text(*a.comparison),
                             a.intervals_meet ? "meet" : "do not meet");
     }
+    if (!a.weights.empty()) result += "; " + a.weights;
     if (!a.status_difference.empty()) result += "; " + one_line(a.status_difference);
     for (const std::string& difference : a.case_differences) result += "; " + difference;
     result += "\n";

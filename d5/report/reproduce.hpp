@@ -19,7 +19,8 @@ struct Agreement {
   std::vector<std::string> case_differences;  // "m: 512, now 1024"
   std::string status_difference;              // "passed, now failed: reason"; empty: equal
   bool intervals_meet = false;                // the 95 % intervals of the two medians
-  std::optional<Comparison> comparison;       // ratio: repetition / original; empty where either has no times
+  std::string weights;  // of trainings: "the same weights, bit for bit", or how far the qualities are apart
+  std::optional<Comparison> comparison;  // ratio: repetition / original; empty where either has no times
 };
 Agreement agreement(const Record& original, const Record& repetition, const VerdictOptions& options = {},
                     size_t comparisons = 1);

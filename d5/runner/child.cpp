@@ -93,7 +93,8 @@ nlohmann::json Child::ask(const nlohmann::json& request, const std::function<voi
     if (ended_within(1)) lose(describe_end(wait_status_));
     lose(fmt::format("does not read its requests ({})", error.what()));
   }
-  const double seconds = settings_.limits.seconds, deadline = now_seconds() + seconds;
+  const double seconds = settings_.limits.seconds;
+  double deadline = now_seconds() + seconds;
   for (;;) {
     Json message = wait_message(deadline, seconds);
     const std::string say = message.value("say", "");
@@ -105,6 +106,7 @@ nlohmann::json Child::ask(const nlohmann::json& request, const std::function<voi
     if (say != "progress" && say != "metric" && say != "checkpoint")
       lose(fmt::format("answered {} with '{}'; legal: {}, error, progress, metric, checkpoint", asked_,
                        say.substr(0, 100), wanted));
+    deadline = now_seconds() + seconds;  // who says how far it is has not hung
     if (notice) notice(message);
   }
 }

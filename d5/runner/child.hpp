@@ -22,7 +22,7 @@ namespace d5 {
 class LineSocket;
 
 struct ChildLimits {
-  double seconds = 600;     // for one request
+  double seconds = 600;     // without a word, while a request is under way
   size_t memory_bytes = 0;  // resident size; 0: what the machine has, less a reserve
 };
 size_t memory_limit(const ChildLimits&);  // in bytes, as of now

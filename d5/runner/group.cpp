@@ -76,7 +76,7 @@ void Group::skip_what_does_not_fit() {
 
 std::vector<CaseResult> Group::run() {
   if (options_.depth >= Depth::check) skip_what_does_not_fit();
-  if (options_.depth == Depth::measure)
+  if (options_.depth == Depth::measure && !runs_once())
     measure();
   else
     check_only();
@@ -85,12 +85,22 @@ std::vector<CaseResult> Group::run() {
   return results;
 }
 
+bool Group::runs_once() const { return bench_of(members_.front().result.fields).runs_once(); }
+
+// A long run says how far it is itself.
+void Group::tell_running(const Json& message) {
+  constexpr int parts = 10000;
+  const double fraction = std::clamp(message.value("fraction", 0.0), 0.0, 1.0);
+  tell_(message.value("text", ""), static_cast<int>(fraction * parts), parts);
+}
+
 // Children are kept from group to group: nothing is timed, so their history does not matter.
 void Group::check_only() {
   tell_(title_, 0, 1);
   for (Member* member : alive()) {
     guarded(*member, [&] { ensure_open(*member, 0); });
     member->open = false;
+    if (options_.depth == Depth::measure) pool_.discard(member->key);  // the next one starts as fresh as this one did
     // What it still holds must not keep the next one from fitting.
     if (2 * member->memory_bytes > static_cast<double>(available_memory_bytes())) pool_.discard(member->key);
   }
@@ -172,7 +182,9 @@ void Group::ensure_open(Member& member, int number) {
     request["metrics"] = options_.metrics;
     request["files"] = fmt::format("{}/{:08x}", options_.folder, stable_hash(member.result.fields.dump()) & 0xffffffff);
   }
-  const Json answer = child.ask(request);
+  const Json answer = child.ask(request, [&](const Json& message) {
+    if (runs_once() && message.value("say", "") == "progress") tell_running(message);
+  });
   Outcome outcome = outcome_from_json(answer);
   member.memory_bytes =
       std::max(outcome.details.value("memory_bytes", 0.0), static_cast<double>(child.peak_memory_bytes()));
@@ -184,7 +196,7 @@ void Group::ensure_open(Member& member, int number) {
   judge(member, outcome);
   if (!member.alive) return;
   member.open = true;
-  if (options_.depth != Depth::measure) return;
+  if (options_.depth != Depth::measure || runs_once()) return;
   if (const auto warmup = outcome.details.find("warmup_s"); warmup != outcome.details.end())
     for (const double seconds : *warmup) member.result.samples.warmup_s.push_back(seconds);
   if (number == 0) calibrate(member, outcome.details);

@@ -43,6 +43,8 @@ class Group {
 
   void skip_what_does_not_fit();
   void check_only();
+  bool runs_once() const;
+  void tell_running(const Json& progress);
   void measure();
   void launch(int number);
   bool launch_together(const std::vector<Member*>& members,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// outside PLUGIN STALE: an installed libd5 runs the operator of PLUGIN, and refuses STALE in plain words.
+// outside PLUGIN STALE OPTIMIZER: an installed libd5 runs the operator of PLUGIN and the optimizer of the last one, and
+// refuses STALE in plain words.
 #include <cstdio>
 #include <string>
 
 #include "d5/core/registry.hpp"
 #include "d5/operators/operator.hpp"
+#include "d5/training/optimizer.hpp"
 
 namespace {
 
@@ -26,7 +28,7 @@ std::string reason_not_to_load(const char* path) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 3) return 2;
+  if (count != 4) return 2;
   expect(!d5::find_registered<d5::operators>("Double"), "without the plugin there is no operator Double");
   expect(reason_not_to_load(arguments[1]).empty(), "the plugin loads");
   const auto* entry = d5::find_registered<d5::operators>("Double");
@@ -47,5 +49,17 @@ int main(int count, char** arguments) {
   std::printf("       %s\n", reason.c_str());
   expect(reason.find("built for another version of libd5") != std::string::npos,
          "a stale plugin is refused in plain words");
+
+  expect(reason_not_to_load(arguments[3]).empty(), "the plugin with an optimizer loads");
+  d5::ParameterSet set;
+  set.add({.name = "w", .spec = {d5::DType::f32, {3}}});
+  set.freeze();
+  const auto optimizer = d5::make_optimizer({"signum", {{"learning_rate", 0.5}}}, set);
+  const auto g = set.gradient("w").values<float>(), w = set.master("w").values<float>();
+  g[0] = 3;
+  g[1] = -1e-3f;
+  optimizer->new_input({.step = 1});
+  optimizer->update(set.all());
+  expect(w[0] == -0.5f && w[1] == 0.5f && w[2] == 0, "its step goes by the sign of the gradient");
   return failures ? 1 : 0;
 }

@@ -104,6 +104,13 @@ class Cli(unittest.TestCase):
         operators = [o["name"] for o in lines(d5("list", "operators", "--json").stdout)]
         self.assertTrue({"Gemm", "MatMul", "Conv", "Relu", "Add", "MaxPool", "Softmax", "BatchNormalization"} <= set(operators))
 
+    def test_optimizers_and_schedules_are_listed_with_their_values(self):
+        optimizers = {o["name"]: o for o in lines(d5("list", "optimizers", "--json").stdout)}
+        self.assertTrue({"sgd", "adam", "lamb", "lbfgs", "accelegrad"} <= set(optimizers))
+        self.assertEqual(optimizers["adam"]["parameters"]["beta2"]["default"], "0.999")
+        self.assertIn("clip_norm", optimizers["adam"]["parameters"])
+        self.assertIn("warmup", d5("list", "schedules").stdout)
+
     def test_completion_scripts_are_valid_shell(self):
         script = d5("completion", "bash").stdout
         self.assertEqual(subprocess.run(["bash", "-n"], input=script, text=True).returncode, 0)

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The update alone, at the size of a network: d5's formulas against what memory streams at and against LibTorch's own
+// optimizers, fused and not. All of them take turns in every round; a share and a ratio are of one round, and their
+// medians are printed with intervals. Bytes are compulsory ones: what the rule reads and writes once.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+
+#include "d5/backends/backend.hpp"
+#include "d5/core/parallel.hpp"
+#include "d5/core/rng.hpp"
+#include "d5/measure/clock.hpp"
+#include "d5/measure/quantile.hpp"
+#include "d5/measure/roofline.hpp"
+#include "d5/networks/network.hpp"
+#include "d5/training/optimizer.hpp"
+
+namespace {
+
+using namespace d5;
+
+struct Plan {
+  std::string network = "resnet-50", dtype = "f32";
+  std::vector<std::string> rules{"sgd", "momentum", "adam", "adamw", "adagrad", "rmsprop", "lamb"};
+  int rounds = 15, threads = 1;
+  double share = 0;
+};
+
+// What a rule reads and writes of an element, in numbers: parameter, gradient, states; parameter and states.
+struct Traffic {
+  double read, written;
+};
+Traffic traffic(const std::string& rule) {
+  if (rule == "sgd") return {2, 1};
+  const bool two_states = rule.starts_with("ada") && rule != "adagrad";
+  return two_states || rule == "lamb" ? Traffic{4, 3} : Traffic{3, 2};
+}
+
+// LibTorch's optimizer of the same rule, fused where it has such a kernel.
+std::vector<OptimizerSettings> natives(const std::string& rule) {
+  const auto with = [](const std::string& name, Attributes values) {
+    std::vector<OptimizerSettings> result;
+    for (const bool fused : {true, false}) {
+      values.set("fused", fused);
+      result.push_back({name, values});
+    }
+    return result;
+  };
+  if (rule == "sgd") return with("torch:sgd", {});
+  if (rule == "momentum") return with("torch:sgd", {{"mu", 0.9}});
+  if (rule == "nesterov") return with("torch:sgd", {{"mu", 0.9}, {"nesterov", true}});
+  if (rule == "adam" || rule == "adamw" || rule == "adagrad") return with("torch:" + rule, {});
+  if (rule == "rmsprop") return {{"torch:rmsprop", {}}};
+  return {};
+}
+
+std::unique_ptr<ParameterSet> parameters(const Plan& plan) {
+  const DType type = parse_dtype(plan.dtype);
+  const Graph graph = build_network(plan.network, {}, 1, DType::f32, Mode::training);
+  auto set = std::make_unique<ParameterSet>(type);
+  for (const GraphInput& input : graph.inputs)
+    if (input.parameter && input.differentiable) set->add({.name = input.name, .spec = {type, input.spec.shape}});
+  set->freeze();
+  fill_uniform(set->masters(set->all()), Rng(1), -1, 1);
+  fill_normal(set->gradients(set->all()), Rng(2), 0, 1e-2);
+  return set;
+}
+
+struct Contender {
+  std::string name;
+  std::unique_ptr<ParameterSet> set;
+  std::unique_ptr<Optimizer> optimizer;
+  std::vector<double> seconds = {};
+  Index step = 0;
+
+  double once() {
+    optimizer->new_input({.step = ++step});
+    const double began = now_seconds();
+    optimizer->update(set->all());
+    return now_seconds() - began;
+  }
+};
+
+std::string with_interval(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto interval = quantile_interval(values, 0.5, static_cast<double>(values.size()));
+  std::string text = fmt::format("{:.3f}", median(values));
+  if (interval) text += fmt::format(" [{:.3f}, {:.3f}]", interval->low, interval->high);
+  return text;
+}
+
+bool measure(const Plan& plan, const std::string& rule, Probe& probe) {
+  const bool f32 = plan.dtype == "f32";
+  std::vector<Contender> all;
+  const auto enter = [&](const OptimizerSettings& settings) {
+    auto set = parameters(plan);
+    auto optimizer = make_optimizer(settings, *set);
+    const bool choice = settings.values.has("fused");
+    const std::string note = !choice ? "" : settings.values.flag("fused", false) ? " fused" : " not fused";
+    all.push_back({settings.name + note, std::move(set), std::move(optimizer)});
+  };
+  enter({rule, {}});
+  if (f32 && find_registered<optimizers>("torch:sgd"))
+    for (const OptimizerSettings& native : natives(rule)) enter(native);
+  const auto elements = static_cast<double>(all[0].set->elements());
+  const Traffic numbers = traffic(rule);
+  // In 16 bits the gradient is half as long and the parameter is written twice.
+  const double read = elements * (f32 ? numbers.read * 4 : numbers.read * 4 - 2);
+  const double written = elements * (f32 ? numbers.written * 4 : numbers.written * 4 + 2);
+  const double bytes = read + written;
+
+  std::vector<double> shares, streamed;
+  for (int round = -2; round < plan.rounds; ++round) {  // the first two warm up
+    const double bandwidth = probe.bandwidth(bytes, written / bytes);
+    for (size_t i = 0; i < all.size(); ++i) {
+      Contender& contender = all[(i + static_cast<size_t>(round + 2)) % all.size()];
+      const double seconds = contender.once();
+      if (round >= 0) contender.seconds.push_back(seconds);
+    }
+    if (round < 0) continue;
+    streamed.push_back(bandwidth);
+    shares.push_back(bytes / all[0].seconds.back() / bandwidth);
+  }
+  std::cout << fmt::format("{:<9} {:.2f} M elements, {:.1f} ms, {:.2f} of {:.2f} GB/s, share of streaming {}\n", rule,
+                           elements * 1e-6, median(all[0].seconds) * 1e3, bytes / median(all[0].seconds) * 1e-9,
+                           median(streamed) * 1e-9, with_interval(shares));
+  bool good = median(shares) >= plan.share;
+  for (size_t i = 1; i < all.size(); ++i) {
+    std::vector<double> ratios;
+    for (size_t r = 0; r < shares.size(); ++r) ratios.push_back(all[0].seconds[r] / all[i].seconds[r]);
+    std::cout << fmt::format("{:<9} {:.1f} ms {}: ours takes {} of its time\n", "", median(all[i].seconds) * 1e3,
+                             all[i].name, with_interval(ratios));
+    if (plan.share > 0) good = good && median(ratios) <= 1;
+  }
+  return good;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  CLI::App program("The update alone against streaming bandwidth and LibTorch's own optimizers");
+  Plan plan;
+  program.add_option("--network", plan.network, "Whose parameters")->capture_default_str();
+  program.add_option("--rules", plan.rules, "Optimizers")->delimiter(',')->capture_default_str();
+  program.add_option("--dtype", plan.dtype, "Of gradients and computing: f32, bf16, f16")->capture_default_str();
+  program.add_option("--threads", plan.threads, "Threads")->capture_default_str();
+  program.add_option("--rounds", plan.rounds, "Updates of each")->capture_default_str();
+  program.add_option("--share", plan.share,
+                     "Exit 3 where an update reaches less of streaming bandwidth than this, or LibTorch's is faster");
+  CLI11_PARSE(program, count, arguments);
+  try {
+    set_threads(plan.threads);
+    try {
+      open_backend("torch");
+    } catch (const Error& error) {
+      std::cerr << "without LibTorch: " << error.what() << "\n";
+    }
+    Probe probe(plan.threads);
+    bool good = true;
+    for (const std::string& rule : plan.rules) good = measure(plan, rule, probe) && good;
+    return good ? 0 : 3;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
+}

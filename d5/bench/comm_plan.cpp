@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "d5/bench/comm.hpp"
+#include "d5/distributed/algorithm.hpp"
+
+namespace d5 {
+
+using Json = nlohmann::json;
+
+Json to_json(const CommPlan& plan) {
+  Json groups = Json::array();
+  for (const CommGroup& g : plan.groups)
+    groups.push_back({{"collective", name(g.collective)},
+                      {"dtype", name(g.dtype)},
+                      {"reduction", name(g.reduction)},
+                      {"bytes", g.bytes},
+                      {"root", g.root},
+                      {"density", g.density},
+                      {"algorithms", g.algorithms}});
+  return {{"communicator", plan.communicator},
+          {"ranks", plan.ranks},
+          {"ranks_per_node", plan.ranks_per_node},
+          {"groups", groups},
+          {"rounds", plan.rounds},
+          {"slice_s", plan.slice_s},
+          {"time_limit_s", plan.time_limit_s},
+          {"seed", plan.seed}};
+}
+
+CommPlan comm_plan_from_json(const Json& json) {
+  CommPlan plan;
+  plan.communicator = json.at("communicator");
+  plan.ranks = json.at("ranks");
+  plan.ranks_per_node = json.at("ranks_per_node");
+  plan.rounds = json.at("rounds");
+  plan.slice_s = json.at("slice_s");
+  plan.time_limit_s = json.at("time_limit_s");
+  plan.seed = json.at("seed");
+  for (const Json& g : json.at("groups"))
+    plan.groups.push_back({parse_collective(g.at("collective").get<std::string>()),
+                           parse_dtype(g.at("dtype").get<std::string>()),
+                           parse_reduction(g.at("reduction").get<std::string>()), g.at("bytes"), g.at("root"),
+                           g.at("density"), g.at("algorithms").get<std::vector<std::string>>()});
+  return plan;
+}
+
+Operation operation_of(const CommGroup& group, int ranks) {
+  Operation op{.collective = group.collective,
+               .count = group.bytes / storage_bytes(group.dtype, 1),
+               .dtype = group.dtype,
+               .reduction = group.reduction,
+               .root = group.root};
+  if (total_bytes(op, ranks) > storage_bytes(op.dtype, op.count)) op.count /= ranks;
+  return op;
+}
+
+std::vector<std::string> usual_algorithms(const CommGroup& group, const std::string& communicator) {
+  std::vector<std::string> names;
+  if (communicator == "mpi") names = {"plain", "library"};
+  for (const std::string& algorithm : registry_names(algorithms::kind))
+    if (algorithm != "library" && (algorithm != "sparse" || group.density < 1)) names.push_back(algorithm);
+  return names;
+}
+
+double bus_factor(Collective collective, int ranks) {
+  const double part = (ranks - 1.0) / ranks;
+  switch (collective) {
+    case Collective::allreduce: return 2 * part;
+    case Collective::broadcast:
+    case Collective::reduce:
+    case Collective::neighbour_exchange:
+    case Collective::barrier: return 1;
+    default: return part;
+  }
+}
+
+double alpha_beta_bound(Collective collective, int ranks, double bytes, double alpha_s, double beta_s_per_byte) {
+  if (ranks < 2) return 0;
+  int steps = 0;
+  while (1 << steps < ranks) ++steps;
+  return steps * alpha_s + bus_factor(collective, ranks) * bytes * beta_s_per_byte;
+}
+
+}  // namespace d5

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every rank does: check, warm up, then rounds in which each algorithm runs one slice, in an order that changes
+// from round to round. The time of an iteration is the latest end over ranks minus the latest end of the one before it.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+
+#include "d5/bench/comm.hpp"
+#include "d5/core/plugins.hpp"
+#include "d5/core/rng.hpp"
+#include "d5/measure/clock.hpp"
+#include "d5/measure/quantile.hpp"
+
+namespace d5 {
+namespace {
+
+using Json = nlohmann::json;
+
+template <class T>
+T over_ranks(Communicator& c, T mine, Reduction reduction) {
+  T all{};
+  c.run({.collective = Collective::allreduce,
+         .input = &mine,
+         .output = &all,
+         .count = 1,
+         .dtype = dtype_of<T>::value,
+         .reduction = reduction,
+         .algorithm = "recursive_doubling"});
+  return all;
+}
+
+void swap_bytes(Communicator& c, int peer, bool first, void* data, size_t bytes) {
+  const auto send = [&] { c.send(peer, data, bytes).wait(); };
+  const auto receive = [&] { c.receive(peer, data, bytes).wait(); };
+  first ? (send(), receive()) : (receive(), send());
+}
+
+// What is added to this rank's clock to have rank 0's. Ranks of one kernel share a clock.
+double clock_offset(Communicator& c) {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  const auto id = static_cast<int64_t>(std::hash<std::string>{}(boot) >> 2);
+  const bool same = over_ranks(c, id, Reduction::max) == id && over_ranks(c, -id, Reduction::max) == -id;
+  if (over_ranks(c, static_cast<int64_t>(same ? 0 : 1), Reduction::max) == 0) return 0;
+  double offset = 0, best = 1e9;
+  for (int rank = 1; rank < c.size(); ++rank)
+    for (int i = 0; i < 50; ++i) {
+      double theirs = 0;
+      if (c.rank() == 0) {
+        c.receive(rank, &theirs, sizeof theirs).wait();
+        theirs = now_seconds();
+        c.send(rank, &theirs, sizeof theirs).wait();
+      } else if (c.rank() == rank) {
+        const double begin = now_seconds();
+        c.send(0, &theirs, sizeof theirs).wait();
+        c.receive(0, &theirs, sizeof theirs).wait();
+        const double end = now_seconds();
+        if (end - begin < best) {
+          best = end - begin;
+          offset = theirs - (begin + end) / 2;
+        }
+      }
+    }
+  return offset;
+}
+
+// alpha and beta from half of a round trip, between rank 0 and the first rank of another machine, if there is one.
+Json ping_pong(Communicator& c) {
+  if (c.size() < 2) return {{"alpha_s", 0.0}, {"beta_s_per_byte", 0.0}};
+  int peer = 1;
+  for (int rank = c.size() - 1; rank > 0; --rank)
+    if (c.nodes()[static_cast<size_t>(rank)] != c.nodes()[0]) peer = rank;
+  std::vector<std::byte> data(4 << 20);
+  const auto half_trip = [&](size_t bytes, int repeats) {
+    std::vector<double> times;
+    if (c.rank() != 0 && c.rank() != peer) return 0.0;
+    for (int i = 0; i < repeats + 2; ++i) {
+      const double begin = now_seconds();
+      swap_bytes(c, c.rank() == 0 ? peer : 0, c.rank() == 0, data.data(), bytes);
+      if (i >= 2) times.push_back((now_seconds() - begin) / 2);
+    }
+    return median(times);
+  };
+  const double alpha = half_trip(1, 200), middle = half_trip(1 << 20, 10), large = half_trip(4 << 20, 10);
+  c.barrier();
+  return {{"alpha_s", alpha}, {"beta_s_per_byte", std::max(0.0, large - middle) / (3 << 20)}, {"between", {0, peer}}};
+}
+
+class GroupRun {
+ public:
+  GroupRun(Communicator& c, const communicators::Entry& entry, const CommPlan& plan, size_t number, double offset,
+           const Tell& tell)
+      : c_(c),
+        entry_(entry),
+        plan_(plan),
+        group_(plan.groups[number]),
+        number_(number),
+        offset_(offset),
+        tell_(tell),
+        op_(operation_of(group_, c.size())),
+        check_(group_, op_, c.rank(), c.size()) {
+    const auto room = [&](int64_t elements) { return static_cast<size_t>(storage_bytes(op_.dtype, elements)) + 64; };
+    // A broadcast is in place everywhere: the root keeps what it sends.
+    input_.resize(room(input_elements(op_, c.size())));
+    output_.resize(room(output_elements(op_, c.size())));
+    op_.input = op_.collective == Collective::broadcast ? output_.data() : input_.data();
+    op_.output = output_.data();
+    op_.divisor = c.size();
+  }
+
+  void run() {
+    std::vector<size_t> can;
+    std::vector<int64_t> iterations(group_.algorithms.size());
+    for (size_t a = 0; a < group_.algorithms.size(); ++a) {
+      if (const auto reason = why_not(a)) {
+        tell("unsupported", a, {{"reason", *reason}});
+        continue;
+      }
+      const int64_t wrong = first_check(a);
+      if (wrong > 0) {
+        tell("failed", a, {{"reason", fmt::format("{} elements are wrong before timing", wrong)}});
+        continue;
+      }
+      iterations[a] = calibrate(a);
+      can.push_back(a);
+    }
+    check_.fill_exact(input_.data());
+    for (int round = 0; round < plan_.rounds; ++round) {
+      std::vector<int64_t> order(can.size());
+      std::iota(order.begin(), order.end(), 0);
+      shuffle(order, Rng(plan_.seed, 1000 * number_ + static_cast<size_t>(round)));
+      for (const int64_t at : order)
+        slice(can[static_cast<size_t>(at)], round, iterations[can[static_cast<size_t>(at)]]);
+    }
+  }
+
+ private:
+  std::optional<std::string> why_not(size_t a) {
+    const std::string& name = group_.algorithms[a];
+    if (op_.count == 0 && group_.bytes > 0)
+      return fmt::format("fewer than one element for each of {} ranks", c_.size());
+    if (name == "plain") {
+      if (!entry_.plain_loop) return "this communicator has no library";
+      return c_.transport().why_no_library(op_);
+    }
+    Operation op = op_;
+    op.algorithm = name == "auto" ? "" : std::string_view(name);
+    if (name == "auto" && !tuned_) {
+      std::vector<int64_t> sizes;
+      for (int64_t bytes = 1 << 10; bytes < 4 * group_.bytes && bytes <= 64 << 20; bytes *= 4) sizes.push_back(bytes);
+      c_.tune(op_.collective, op_.dtype, sizes.empty() ? std::vector<int64_t>{1 << 10} : sizes);
+      tuned_ = true;
+    }
+    return c_.why_not(op);
+  }
+
+  void poison() {
+    std::memset(output_.data(), 0xa5, output_.size());
+    if (op_.collective == Collective::broadcast && c_.rank() == op_.root)
+      std::memcpy(output_.data(), input_.data(), input_.size());
+  }
+
+  void go(size_t a, std::span<double> ends) {
+    const std::string& name = group_.algorithms[a];
+    if (name == "plain") return entry_.plain_loop(c_.transport(), op_, ends);
+    op_.algorithm = name == "auto" ? std::string_view() : std::string_view(name);
+    for (double& end : ends) {
+      c_.run(op_);
+      end = now_seconds();
+    }
+  }
+
+  bool has_output() const {
+    return (op_.collective != Collective::reduce && op_.collective != Collective::gather) || c_.rank() == op_.root;
+  }
+  int64_t wrong(bool exact) {
+    const int64_t mine = !has_output() ? 0
+                         : exact       ? check_.wrong_exact(output_.data())
+                                       : check_.wrong_real(output_.data());
+    return over_ranks(c_, mine, Reduction::sum);
+  }
+
+  int64_t first_check(size_t a) {
+    double end = 0;
+    int64_t count = 0;
+    for (const bool exact : {true, false}) {
+      if (!exact && !is_float(op_.dtype)) continue;
+      exact ? check_.fill_exact(input_.data()) : check_.fill_real(input_.data());
+      poison();
+      go(a, {&end, 1});
+      count += wrong(exact);
+    }
+    return count;
+  }
+
+  int64_t calibrate(size_t a) {
+    std::array<double, 3> ends{};
+    go(a, {ends.data(), 1});
+    c_.barrier();
+    const double begin = now_seconds();
+    go(a, ends);
+    const double each = over_ranks(c_, (ends.back() - begin) / 3, Reduction::max);
+    return std::clamp<int64_t>(static_cast<int64_t>(plan_.slice_s / std::max(each, 1e-9)), 1, 500);
+  }
+
+  void slice(size_t a, int round, int64_t iterations) {
+    std::vector<double> ends(static_cast<size_t>(iterations) + 1);
+    poison();
+    c_.barrier();
+    const Traffic before = c_.traffic();
+    go(a, ends);  // the first one warms up: its end is where the second begins
+    const Traffic after = c_.traffic();
+    const int64_t bad = wrong(true);
+    for (double& end : ends) end += offset_;
+    std::vector<double> latest(ends.size());
+    c_.run({.collective = Collective::allreduce,
+            .input = ends.data(),
+            .output = latest.data(),
+            .count = static_cast<int64_t>(ends.size()),
+            .dtype = DType::f64,
+            .reduction = Reduction::max,
+            .algorithm = "tree"});
+    // Who was last, how often: the straggler.
+    std::vector<int64_t> last(static_cast<size_t>(c_.size()));
+    for (size_t i = 1; i < ends.size(); ++i) last[static_cast<size_t>(c_.rank())] += ends[i] == latest[i];
+    c_.run({.collective = Collective::allreduce,
+            .input = last.data(),
+            .output = last.data(),
+            .count = c_.size(),
+            .dtype = DType::i64,
+            .algorithm = "tree"});
+    const auto runs = static_cast<double>(ends.size());
+    const double sent = static_cast<double>(after.bytes - before.bytes) / runs,
+                 messages = static_cast<double>(after.messages - before.messages) / runs;
+    const double all_sent = over_ranks(c_, sent, Reduction::sum), most_sent = over_ranks(c_, sent, Reduction::max),
+                 all_messages = over_ranks(c_, messages, Reduction::sum);
+    Json result{{"round", round}, {"wrong", bad}, {"last", last}};
+    for (size_t i = 1; i < latest.size(); ++i) {
+      result["time_s"].push_back(latest[i] - latest[i - 1]);
+      result["end_s"].push_back(latest[i]);
+    }
+    const std::string& name = group_.algorithms[a];
+    if (name != "plain" && name != "library" && !(name == "auto" && c_.chosen(op_) == "library"))
+      result.update({{"bytes_sent", all_sent}, {"most_bytes_sent", most_sent}, {"messages", all_messages}});
+    if (name == "auto") result["chosen"] = c_.chosen(op_);
+    tell("slice", a, std::move(result));
+  }
+
+  void tell(const char* what, size_t a, Json more) {
+    if (c_.rank() != 0) return;
+    more.update({{"what", what}, {"group", number_}, {"algorithm", group_.algorithms[a]}});
+    tell_(more);
+  }
+
+  Communicator& c_;
+  const communicators::Entry& entry_;
+  const CommPlan& plan_;
+  const CommGroup& group_;
+  size_t number_;
+  double offset_;
+  const Tell& tell_;
+  Operation op_;
+  CommCheck check_;
+  bool tuned_ = false;
+  std::vector<std::byte> input_, output_;
+};
+
+}  // namespace
+
+void run_comm_plan(Communicator& c, const communicators::Entry& entry, const CommPlan& plan, const Tell& tell) {
+  c.set_time_limit(plan.time_limit_s);
+  if (c.size() != plan.ranks)
+    throw Error(
+        "[comm] {} ranks were started, the plan is for {}: is this mpirun of the same MPI that d5 was built with?",
+        c.size(), plan.ranks);
+  // Ranks that were given another plan would wait for each other for ever.
+  const std::string hash = content_hash(to_json(plan).dump());
+  const auto mine = static_cast<int64_t>(std::stoull(hash.substr(0, 15), nullptr, 16));
+  if (over_ranks(c, mine, Reduction::max) != mine || over_ranks(c, -mine, Reduction::max) != -mine)
+    throw Error("[comm] rank {} was started with another plan than the others", c.rank());
+  const double offset = clock_offset(c);
+  Json hello = ping_pong(c);
+  hello.update({{"what", "hello"}, {"nodes", c.nodes()}, {"library", entry.about}});
+  if (c.rank() == 0) tell(hello);
+  for (size_t g = 0; g < plan.groups.size(); ++g) GroupRun(c, entry, plan, g, offset, tell).run();
+  c.barrier();
+  if (c.rank() == 0) tell({{"what", "done"}});
+}
+
+}  // namespace d5

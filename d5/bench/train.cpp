@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Level 2: one training. How values become a case, and how the result of a case becomes a record.
+#include <algorithm>
+#include <filesystem>
+
+#include "d5/bench/data_case.hpp"
+#include "d5/bench/net_case.hpp"
+#include "d5/bench/timed_record.hpp"
+#include "d5/bench/train_case.hpp"
+#include "d5/bench/train_data.hpp"
+#include "d5/bench/train_session.hpp"
+#include "d5/core/plugins.hpp"
+#include "d5/measure/proportion.hpp"
+#include "d5/networks/network.hpp"
+
+namespace d5 {
+namespace {
+
+// An error about one field, whoever found it.
+template <class Act>
+auto as_field(const std::string& name, Act act) {
+  try {
+    return act();
+  } catch (const FieldError&) {
+    throw;
+  } catch (const UsageError& error) {
+    throw FieldError(name, fmt::format("[train] {}: {}", name, error.what()));
+  }
+}
+
+Metric plain(const std::string& unit, double value) { return {.unit = unit, .median = value, .ci95 = {}}; }
+
+void add_quality(const Json& training, const std::string& part, Record& record) {
+  const std::string quality = training.at("quality");
+  const Json& of_part = training.at(part);
+  Metric metric = plain(quality == "rmse" ? "" : "1", of_part.at(quality));
+  metric.n = of_part.at("samples");
+  metric.n_eff = static_cast<double>(metric.n);
+  // The samples are fixed; what is random is which ones they are. Runs differ, too: over seeds see the summary.
+  if (of_part.contains("right")) {
+    const Interval interval = wilson_interval(of_part["right"], of_part.at("samples"));
+    metric.ci95 = {interval.low, interval.high};
+  }
+  record.metrics.emplace_back(part + "_" + quality, metric);
+  record.metrics.emplace_back(part + "_loss", plain("1", of_part.at("loss")));
+}
+
+void add_speed(const CaseResult& result, const Json& details, Record& record) {
+  const std::vector<double> blocks = details.value("step_seconds", std::vector<double>());
+  if (blocks.size() < 2) return;
+  // The first block holds what happens once: pages that are touched, threads that start.
+  const Summary time = summarize(std::span(blocks).subspan(1));
+  const double batch = result.fields.at("batch").get<double>();
+  Metric step{.unit = "s", .median = time.median, .ci95 = {}, .n = time.n, .n_eff = time.n_eff};
+  Metric rate{.unit = "samples/s", .median = batch / time.median, .ci95 = {}, .n = time.n, .n_eff = time.n_eff};
+  if (time.ci95) {
+    step.ci95 = {time.ci95->low, time.ci95->high};
+    rate.ci95 = {batch / time.ci95->high, batch / time.ci95->low};
+  }
+  record.metrics.emplace_back("step_time", step);
+  record.metrics.emplace_back("throughput", rate);
+}
+
+// What a plugin's event said stays in the details.
+std::string stopped_word(const std::string& why) {
+  static const std::vector<std::string> own{"", "epochs", "steps", "target", "plateau", "time", "diverged"};
+  return std::ranges::find(own, why) == own.end() ? "event" : why;
+}
+
+class TrainBench final : public Bench {
+ public:
+  Json complete(const Json& given) const override {
+    if (!given.contains("network") || !given["network"].is_string())
+      throw FieldError("network", "[train] no network is named; legal: an ONNX file, or a name of 'd5 list networks'");
+    Json fields = given;
+    const std::string network = fields["network"];
+    const auto parameters = as_field("network", [&] { return own_parameters(network); });
+    if (is_file(network) && !std::filesystem::exists(network))
+      throw FieldError("network", fmt::format("[train] there is no file {}", network));
+    std::vector<std::string> legal{"kind", "network"};
+    for (const CaseField& field : train_fields()) legal.push_back(field.name);
+    for (const Parameter& parameter : parameters) legal.push_back(parameter.name);
+    check_names(fmt::format("[{}]", network), legal, fields);
+    for (const char* name : {"optimizer", "schedule"})
+      if (fields.contains(name)) fields[name] = as_field(name, [&] { return named_values_text(fields[name]); });
+    for (const char* name : {"target", "time_limit", "test_share"})  // 1 is as good as 1.0
+      if (fields.contains(name) && fields[name].is_number_integer()) fields[name] = fields[name].get<double>();
+    Json result = {{"kind", "train"}, {"network", network}};
+    const Json target = fields.value("target", Json());
+    if (target.is_object()) fields.erase("target");
+    complete_fields("[train]", train_fields(), fields, result);
+    for (const Parameter& parameter : parameters)
+      result[parameter.name] = fields.contains(parameter.name)
+                                   ? fields[parameter.name]
+                                   : to_json(Attributes{{parameter.name, parameter.otherwise}})[parameter.name];
+    if (target.is_object()) result["target"] = named_target(target, result);
+    check_values(result);
+    return result;
+  }
+
+  void check_case(const Json& fields) const override {
+    TrainingCase described = training_case(fields, true);
+    infer_specs(described.settings.network(1, Mode::training));
+  }
+
+  std::unique_ptr<Session> open(const Json& fields) const override { return open_train_session(fields); }
+
+  Record record(const CaseResult& result) const override {
+    Record record{.kind = "train", .fields = result.fields, .status = result.status, .reason = result.reason};
+    record.group = result.group;
+    record.warnings = result.warnings;
+    record.rerun = rerun(result.fields);
+    if (!result.prepared.empty()) record.details = result.prepared.front();
+    for (const Json& warning : record.details.value("warnings", Json::array())) record.warnings.push_back(warning);
+    record.details.erase("warnings");
+    record.details["unremarkable"] = defaults(result.fields);
+    for (const Plugin& plugin : opened_plugins())
+      record.details["plugins"].push_back({{"file", plugin.given}, {"hash", plugin.hash}});
+    const Json training = record.details.value("training", Json::object());
+    record.stopped = stopped_word(training.value("stopped", ""));
+    if (result.status != "passed" || !training.contains("test")) return record;
+    add_quality(training, "test", record);
+    add_quality(training, "train", record);
+    const double target = result.fields.at("target");
+    if (training.contains("seconds_to_target")) {
+      record.metrics.emplace_back("time_to_target", plain("s", training["seconds_to_target"]));
+      record.metrics.emplace_back("epochs_to_target", plain("1", training["epochs_to_target"]));
+    } else if (target != 0) {
+      const std::string quality = training["quality"];
+      record.warnings.push_back(fmt::format("the target was never reached: test {} {:.4g} after {} steps, {:g} wanted",
+                                            quality, training["test"][quality].get<double>(),
+                                            training["steps"].get<Index>(), target));
+    }
+    record.metrics.emplace_back("training_time", plain("s", training.at("seconds")));
+    add_speed(result, record.details, record);
+    if (record.details.contains("memory") && record.details["memory"].contains("peak_bytes"))
+      record.metrics.emplace_back("memory", plain("B", record.details["memory"]["peak_bytes"]));
+    return record;
+  }
+
+  std::string rerun(const Json& fields) const override {
+    return rerun_command("train", "network", fields, defaults(fields));
+  }
+
+  std::vector<std::string> compared_fields() const override {
+    return {"backend", "device", "environment", "optimizer"};
+  }
+  bool runs_once() const override { return true; }
+
+ private:
+  // { test_accuracy = 0.989 }, as a recipe writes it: the name must be that of the task.
+  static double named_target(const Json& target, const Json& fields) {
+    const std::string wanted = "test_" + registered<tasks>(task_of_case(fields)).quality;
+    if (target.size() != 1 || !target.contains(wanted) || !target[wanted].is_number())
+      throw FieldError("target",
+                       fmt::format("[train] target is {}; legal: a number, or {{ {} = 0.9 }}", target.dump(), wanted));
+    return target[wanted];
+  }
+
+  static void check_values(const Json& fields) {
+    for (const auto& [name, least] : std::initializer_list<std::pair<const char*, Index>>{{"batch", 1},
+                                                                                          {"epochs", 1},
+                                                                                          {"accumulate", 1},
+                                                                                          {"steps", 0},
+                                                                                          {"plateau", 0},
+                                                                                          {"every", 0},
+                                                                                          {"loader_threads", 0}})
+      if (fields.at(name).get<Index>() < least)
+        throw FieldError(name, fmt::format("[train] {} is {}; at least {} is legal", name, fields[name].dump(), least));
+    if (fields.at("batch").get<Index>() % fields.at("accumulate").get<Index>() != 0)
+      throw FieldError("accumulate", fmt::format("[train] a batch of {} is not divided evenly into {} micro-batches",
+                                                 fields["batch"].dump(), fields["accumulate"].dump()));
+    as_field("task", [&] { return registered<tasks>(task_of_case(fields)).quality; });
+    as_field("sampler", [&] { return registered<samplers>(fields.at("sampler").get<std::string>()).about; });
+    as_field("optimizer", [&] { return complete_optimizer_values(optimizer_of(fields)); });
+    as_field("schedule", [&] { return schedule_of(fields).name; });
+    as_field("augment", [&] { return parse_augmentations(fields.at("augment")).size(); });
+    as_field("normalise", [&] { return normalisation_of(fields).mean; });
+    if (fields.at("resume").get<bool>() && fields.at("checkpoint") == "")
+      throw FieldError("resume", "[train] resume: there is nothing to go on from without --checkpoint FOLDER");
+    const std::string file = fields.at("export");
+    if (!file.empty() && !file.ends_with(".onnx") && !file.ends_with(".npz"))
+      throw FieldError("export",
+                       fmt::format("[train] export is '{}'; names that end in .onnx or .npz are legal", file));
+  }
+
+  std::vector<std::string> defaults(const Json& fields) const {
+    std::vector<std::string> names;
+    for (const CaseField& field : train_fields())
+      if (fields.at(field.name) == field.otherwise) names.push_back(field.name);
+    for (const Parameter& parameter : own_parameters(fields.at("network")))
+      if (fields.at(parameter.name) == to_json(Attributes{{parameter.name, parameter.otherwise}})[parameter.name])
+        names.push_back(parameter.name);
+    return names;
+  }
+};
+
+}  // namespace
+D5_REGISTER(benches, "train", TrainBench);
+}  // namespace d5

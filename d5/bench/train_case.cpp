@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/bench/train_case.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "d5/bench/data_case.hpp"
+#include "d5/bench/net_case.hpp"
+#include "d5/bench/train_data.hpp"
+#include "d5/core/plugins.hpp"
+#include "d5/datasets/generator.hpp"
+#include "d5/datasets/named.hpp"
+#include "d5/graph/modernise.hpp"
+#include "d5/graph/onnx/read.hpp"
+#include "d5/graph/sizes.hpp"
+#include "d5/graph/trainable.hpp"
+#include "d5/networks/form.hpp"
+#include "d5/networks/loss.hpp"
+#include "d5/networks/network.hpp"
+
+namespace d5 {
+namespace {
+
+Graph bare_network(const Json& fields, Index samples, Mode mode) {
+  const std::string network = fields.at("network");
+  if (is_file(network)) {
+    Graph graph = modernise(read_onnx(network));
+    bind_batch(graph, samples);
+    graph = mode == Mode::training ? training_form(std::move(graph)) : inference_form(std::move(graph));
+    make_trainable(graph);
+    return graph;
+  }
+  Json own = Json::object();
+  for (const Parameter& parameter : own_parameters(network))
+    if (fields.contains(parameter.name)) own[parameter.name] = fields[parameter.name];
+  return build_network(network, attributes_from_json(own), samples, parse_dtype(fields.at("dtype").get<std::string>()),
+                       mode);
+}
+
+// "30/60/80"
+std::vector<int64_t> whole_numbers(const std::string& text, const std::string& place) {
+  std::vector<int64_t> numbers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, '/');) {
+    int64_t number = 0;
+    const char* end = part.data() + part.size();
+    if (const auto r = std::from_chars(part.data(), end, number); r.ec != std::errc() || r.ptr != end)
+      throw UsageError("{} is '{}', wanted: whole numbers, 30/60/80", place, text);
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+// Values of these parameters from "name=value" texts, each as the type that its default has.
+Attributes typed_values(const NamedValues& given, const std::vector<Parameter>& parameters, const std::string& place) {
+  std::vector<DataOption> options;
+  for (const Parameter& parameter : parameters)
+    options.push_back({parameter.name, parameter.about, parameter.otherwise});
+  Attributes values;
+  for (const std::string& value : given.values) {
+    const std::string name = value.substr(0, value.find('='));
+    const auto known = std::ranges::find(parameters, name, &Parameter::name);
+    if (known != parameters.end() && std::holds_alternative<std::vector<int64_t>>(known->otherwise))
+      values.set(name, whole_numbers(value.substr(name.size() + 1), place + " " + name));
+    else
+      set_option(values, value, options, place);
+  }
+  return values;
+}
+
+CompileOptions train_compile_options(const Json& fields) {
+  CompileOptions options;
+  options.mode = Mode::training;
+  options.math = parse_math(fields.at("math").get<std::string>());
+  options.layout = parse_layout(fields.at("layout").get<std::string>());
+  options.deterministic = fields.at("deterministic");
+  options.device = fields.at("device");
+  options.kernel = fields.at("kernel");
+  options.fallback = fields.at("fallback") == "reference" ? Fallback::reference : Fallback::error;
+  return options;
+}
+
+}  // namespace
+
+const std::vector<CaseField>& train_fields() {
+  static const std::vector<CaseField> fields{
+      {"dataset", "generated-images"},
+      {"options", ""},
+      {"test_dataset", ""},
+      {"test_share", 0.1},
+      {"data", ""},
+      {"samples", -1},
+      {"test_samples", -1},
+      {"pixels", -1},
+      {"fit", "resize", {"resize", "crop"}},
+      {"augment", ""},
+      {"normalise", ""},
+      {"sampler", "shuffle"},
+      {"loader_threads", 1},
+      {"task", ""},
+      {"loss", "", {"", "cross-entropy", "token-cross-entropy", "mean-squared-error", "binary-cross-entropy"}},
+      {"optimizer", "momentum:learning_rate=0.01"},
+      {"schedule", "constant"},
+      {"batch", 64},
+      {"accumulate", 1},
+      {"epochs", 1},
+      {"steps", 0},
+      {"target", 0.0},
+      {"time_limit", 0.0},
+      {"plateau", 0},
+      {"seed", 1},
+      {"backend", "reference"},
+      {"threads", 1},
+      {"device", "cpu"},
+      {"environment", ""},
+      {"dtype", "f32", {"f32", "bf16"}},
+      {"math", "strict", {"strict", "tf32", "bf16", "winograd"}},
+      {"layout", "fast", {"fast", "plain"}},
+      {"kernel", "builtin"},
+      {"deterministic", false},
+      {"fallback", "error", {"error", "reference"}},
+      {"events", ""},
+      {"checkpoint", ""},
+      {"every", 0},
+      {"resume", false},
+      {"export", ""},
+  };
+  return fields;
+}
+
+NamedValues parse_named_values(const std::string& text) {
+  NamedValues result;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ':');) {
+    if (part.find('=') != std::string::npos)
+      result.values.push_back(part);
+    else if (result.values.empty())
+      result.name += (result.name.empty() ? "" : ":") + part;  // "torch:adam" is one name
+    else
+      result.values.back() += ":" + part;
+  }
+  return result;
+}
+
+std::string named_values_text(const Json& value) {
+  if (value.is_string()) return value;
+  if (!value.is_object() || !value.contains("name") || !value["name"].is_string())
+    throw UsageError("{} is given; legal: \"adam:learning_rate=0.001\" or {{ name = \"adam\", learning_rate = 0.001 }}",
+                     value.dump());
+  std::string text = value["name"];
+  for (const auto& [name, one] : value.items())
+    if (name != "name") text += fmt::format(":{}={}", name, one.is_string() ? one.get<std::string>() : one.dump());
+  return text;
+}
+
+OptimizerSettings optimizer_of(const Json& fields) {
+  const NamedValues given = parse_named_values(fields.at("optimizer"));
+  return {given.name, typed_values(given, optimizer_parameters(given.name), "[" + given.name + "]")};
+}
+
+ScheduleSettings schedule_of(const Json& fields) {
+  const NamedValues given = parse_named_values(fields.at("schedule"));
+  return {given.name, typed_values(given, schedule_parameters(given.name), "[schedule " + given.name + "]")};
+}
+
+std::string loss_of_case(const Json& fields) {
+  const std::string given = fields.at("loss"), network = fields.at("network"), task = fields.at("task");
+  if (!given.empty()) return given;
+  if (!is_file(network))
+    if (const std::string own = registered<networks>(network).loss; !own.empty()) return own;
+  return registered<tasks>(task.empty() ? "classification" : task).loss;
+}
+
+std::string task_of_case(const Json& fields) {
+  const std::string given = fields.at("task");
+  return given.empty() ? task_of_loss(loss_of_case(fields)) : given;
+}
+
+Json train_identity(const Json& fields) {
+  Json identity = fields;
+  for (const char* name : {"checkpoint", "every", "resume", "export", "time_limit", "steps", "data", "loader_threads",
+                           "environment", "events", "kind"})
+    identity.erase(name);
+  return identity;
+}
+
+std::string checkpoint_file(const Json& fields) {
+  const std::string folder = fields.at("checkpoint");
+  if (folder.empty()) return {};
+  // By what is shown of a case, and a hash of the rest: seeds and backends of one run lie side by side.
+  std::string network = fields.at("network");
+  std::ranges::replace(network, '/', '-');
+  return fmt::format("{}/{}-{}-seed{}-{}.d5c", folder, network, fields.at("backend").get<std::string>(),
+                     fields.at("seed").get<int64_t>(), content_hash(train_identity(fields).dump()).substr(0, 8));
+}
+
+TrainingCase training_case(const Json& fields, bool fixture) {
+  TrainingCase result;
+  TrainingSettings& s = result.settings;
+  s.network = [fields](Index samples, Mode mode) { return bare_network(fields, samples, mode); };
+  s.loss = loss_of_case(fields);
+  s.task = task_of_case(fields);
+  s.sampler = fields.at("sampler");
+  s.batch = fields.at("batch");
+  s.accumulate = fields.at("accumulate");
+  s.loader_threads = fields.at("loader_threads");
+  s.seed = fields.at("seed");
+  s.optimizer = optimizer_of(fields);
+  s.schedule = schedule_of(fields);
+  const DType dtype = parse_dtype(fields.at("dtype").get<std::string>());
+  s.compute = dtype;
+  s.compile = train_compile_options(fields);
+  s.stop = {.epochs = fields.at("epochs"),
+            .steps = fields.at("steps"),
+            .target = fields.at("target"),
+            .seconds = fields.at("time_limit"),
+            .plateau = fields.at("plateau")};
+  s.checkpoint.file = checkpoint_file(fields);
+  s.checkpoint.every = fields.at("every");
+  s.checkpoint.resume = fields.at("resume");
+  s.checkpoint.identity = train_identity(fields).dump();
+
+  TrainData data;
+  try {
+    data = open_train_data(fields);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    if (!fixture) throw;
+    result.data_note = error.what();
+    data = fixture_data(with_loss(s.network(s.batch, Mode::training), s.loss), s.batch, s.seed);
+  }
+  s.train = data.train;
+  s.test = data.test;
+  if (const auto* generated = dynamic_cast<const Generator*>(&s.test->data()))
+    if (const auto optimum = generated->optimum()) {
+      result.optimum = optimum->value;
+      result.optimum_why = optimum->metric + ": " + optimum->why;
+    }
+  return result;
+}
+
+}  // namespace d5

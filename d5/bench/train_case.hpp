@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of a case of level 2, and the training they describe.
+#pragma once
+
+#include "d5/bench/fields.hpp"
+#include "d5/training/trainer.hpp"
+
+namespace d5 {
+
+const std::vector<CaseField>& train_fields();  // every case of level 2 has them
+
+// "adam:learning_rate=0.001:beta1=0.9": a name and its values, separated by colons.
+struct NamedValues {
+  std::string name;
+  std::vector<std::string> values;  // "beta1=0.9"
+};
+NamedValues parse_named_values(const std::string& text);
+// The text of {"name": "adam", "learning_rate": 0.001}, as a recipe may write it; text stays text.
+std::string named_values_text(const Json& value);
+
+OptimizerSettings optimizer_of(const Json& fields);
+ScheduleSettings schedule_of(const Json& fields);
+std::string loss_of_case(const Json& fields);  // the field, else the network's own, else the task's
+std::string task_of_case(const Json& fields);
+
+// Where the data is not there and `fixture` is set, a few random samples of the right sizes stand in for it.
+struct TrainingCase {
+  TrainingSettings settings;
+  std::string data_note;          // of a fixture: why
+  std::optional<double> optimum;  // the best quality that is possible, where the data says so
+  std::string optimum_why;
+};
+TrainingCase training_case(const Json& fields, bool fixture);
+
+Json train_identity(const Json& fields);          // what a checkpoint must agree in
+std::string checkpoint_file(const Json& fields);  // in the folder that the field names; empty: none
+// The trained network as ONNX with its normalisation inside, or as .npz: by the end of the name.
+void export_trained(const Json& fields, const TrainingSettings&, const ParameterSet&, const std::string& file);
+
+}  // namespace d5

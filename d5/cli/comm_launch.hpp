@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts the ranks of a plan and listens to what rank 0 tells: mpirun with d5 itself for mpi, one process for threads.
+#pragma once
+
+#include "d5/bench/comm.hpp"
+
+namespace d5 {
+
+struct LaunchOptions {
+  std::string mpirun = "mpirun";
+  std::vector<std::string> hosts;           // of ranks, in turn; empty: this machine
+  std::vector<std::string> mpirun_options;  // further ones of the user
+};
+
+// Every line that rank 0 told, as it comes. Error with one message where the job ends before it is done: what the first
+// rank to fail said, or which rank was lost; within the plan's time limit and a little.
+void launch_comm(const CommPlan&, const LaunchOptions&, const Tell&);
+
+// The process of one rank (or, of threads, of all).
+int comm_rank_main(const std::string& plan);
+
+}  // namespace d5

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/report/train_table.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "d5/core/error.hpp"
+#include "d5/measure/distributions.hpp"
+#include "d5/measure/survival.hpp"
+#include "d5/report/number_text.hpp"
+#include "d5/report/text_table.hpp"
+
+namespace d5 {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+std::string text_of(const Json& fields, const char* name) {
+  const auto found = fields.find(name);
+  if (found == fields.end()) return {};
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+std::string seconds_text(double seconds) {
+  const auto [unit, factor] = time_unit(seconds);
+  return fmt::format("{:.3g} {}", seconds * factor, unit);
+}
+
+std::string quality_name(const Record& record) {
+  return record.details.value("training", Json::object()).value("quality", "accuracy");
+}
+
+// "0.9894 (0.9872 .. 0.9912)"
+std::string metric_text(const Metric& metric) {
+  if (!metric.ci95) return fmt::format("{:.4g}", metric.median);
+  const Interval interval{metric.ci95->first, metric.ci95->second};
+  // One more than the interval supports: a share of a test set is counted, and targets are that near.
+  const int decimals = std::min(6, supported_decimals(metric.median, interval) + 1);
+  return fmt::format("{} ({})", number_text(metric.median, decimals), interval_text(interval, decimals));
+}
+
+// Operators, optimizer, input and the rest of a step, which make up the whole.
+std::vector<Cell> step_cells(const Json& training) {
+  const Json step = training.value("step", Json::object());
+  const double whole = step.value("whole_s", 0.0);
+  std::vector<Cell> cells{{whole > 0 ? seconds_text(whole) : ""}};
+  for (const char* part : {"operators_s", "optimizer_s", "input_s", "residual_s"})
+    cells.push_back({whole > 0 ? fmt::format("{:.1f} %", 100 * step.value(part, 0.0) / whole) : ""});
+  return cells;
+}
+
+const std::vector<const char*> shown_fields{"dataset", "backend", "optimizer", "batch", "threads", "seed"};
+
+std::string table_of(const std::string& network, const std::vector<const Record*>& records, bool colour) {
+  const std::string quality = quality_name(*records.front());
+  std::vector<const char*> varying;
+  std::string constant;
+  for (const char* field : shown_fields) {
+    const std::string first = text_of(records.front()->fields, field);
+    const bool varies =
+        std::ranges::any_of(records, [&](const Record* record) { return text_of(record->fields, field) != first; });
+    if (varies)
+      varying.push_back(field);
+    else
+      constant += fmt::format(", {} {}", field, first);
+  }
+  TextTable table;
+  for (const char* field : varying) table.column(field);
+  table.column("epochs", Align::right);
+  table.column("test " + quality + (records.front()->metric("test_" + quality) ? " (95 %)" : ""));
+  table.column("train loss", Align::right);
+  table.column("samples/s", Align::right);
+  table.column("to target", Align::right);
+  for (const char* part : {"step", "operators", "optimizer", "input", "rest"}) table.column(part, Align::right);
+  table.column("stopped");
+  for (const Record* record : records) {
+    std::vector<Cell> cells;
+    for (const char* field : varying) cells.push_back({text_of(record->fields, field)});
+    const Json training = record->details.value("training", Json::object());
+    const Metric* result = record->metric("test_" + quality);
+    if (!result) {
+      const bool bad = record->status == "failed" || record->status == "error";
+      const std::string reason = record->reason.empty() ? "" : ": " + record->reason;
+      table.row(std::move(cells), {record->status + reason, bad ? Tone::bad : Tone::plain});
+      continue;
+    }
+    const Json curve = training.value("curve", Json::array());
+    cells.push_back({curve.empty() ? "0" : curve.back().value("epoch", Json(0)).dump()});
+    cells.push_back({metric_text(*result)});
+    cells.push_back({fmt::format("{:.4g}", record->metric("train_loss")->median)});
+    const Metric* rate = record->metric("throughput");
+    cells.push_back({rate ? fmt::format("{:.0f}", rate->median) : ""});
+    const Metric* reached = record->metric("time_to_target");
+    const bool wanted = record->fields.value("target", 0.0) != 0;
+    cells.push_back({reached ? seconds_text(reached->median) : wanted ? "never" : "-"});
+    for (Cell& cell : step_cells(training)) cells.push_back(std::move(cell));
+    cells.push_back({record->stopped});
+    table.row(std::move(cells), {record->status == "passed" ? "" : record->status});
+  }
+  return fmt::format("{}{}\n{}", network, constant, table.text(colour));
+}
+
+std::string seconds_or(const std::optional<double>& value, const char* otherwise) {
+  return value ? seconds_text(*value) : otherwise;
+}
+
+// What the seeds of one configuration say together; empty for a single run.
+std::string summary_of(const std::vector<const Record*>& runs) {
+  if (runs.size() < 2) return {};
+  const std::string quality = quality_name(*runs.front());
+  std::vector<double> values;
+  std::vector<Lifetime> lives;
+  for (const Record* run : runs) {
+    const Metric* value = run->metric("test_" + quality);
+    const Metric* reached = run->metric("time_to_target");
+    const Json training = run->details.value("training", Json::object());
+    if (value) values.push_back(value->median);
+    if (training.contains("seconds") || reached)
+      lives.push_back({reached ? reached->median : training["seconds"].get<double>(), reached != nullptr});
+  }
+  if (values.empty()) return {};
+  std::ranges::sort(values);
+  const double middle = (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+  std::string text = fmt::format("{} {}, {} seeds: test {} median {:.4g}, from {:.4g} to {:.4g}",
+                                 text_of(runs.front()->fields, "backend"), text_of(runs.front()->fields, "optimizer"),
+                                 runs.size(), quality, middle, values.front(), values.back());
+  if (runs.front()->fields.value("target", 0.0) != 0) {
+    const SurvivalMedian median = survival_median(lives);
+    const auto reached = std::ranges::count_if(lives, [](const Lifetime& life) { return life.happened; });
+    text +=
+        fmt::format("\n  time to {:g}: reached by {} of {}; median {} (Kaplan-Meier, 95 % {} .. {})",
+                    runs.front()->fields.value("target", 0.0), reached, runs.size(), seconds_or(median.median, "never"),
+                    seconds_or(median.low, "?"), seconds_or(median.high, "unbounded"));
+    if (const auto score = mlperf_score(lives)) text += fmt::format("; MLPerf score {}", seconds_text(*score));
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::vector<std::vector<const Record*>> by_configuration(std::span<const Record> records) {
+  std::vector<std::pair<std::string, std::vector<const Record*>>> found;
+  for (const Record& record : records) {
+    if (record.kind != "train") continue;
+    Json rest = record.fields;
+    rest.erase("seed");
+    const std::string key = rest.dump();
+    auto known = std::ranges::find(found, key, &std::pair<std::string, std::vector<const Record*>>::first);
+    if (known == found.end()) known = found.insert(found.end(), {key, {}});
+    known->second.push_back(&record);
+  }
+  std::vector<std::vector<const Record*>> result;
+  for (auto& [key, runs] : found) result.push_back(std::move(runs));
+  return result;
+}
+
+std::string train_text(std::span<const Record> records, bool colour) {
+  std::vector<std::pair<std::string, std::vector<const Record*>>> networks;
+  for (const Record& record : records) {
+    if (record.kind != "train") continue;
+    const std::string network = text_of(record.fields, "network");
+    auto known = std::ranges::find(networks, network, &std::pair<std::string, std::vector<const Record*>>::first);
+    if (known == networks.end()) known = networks.insert(networks.end(), {network, {}});
+    known->second.push_back(&record);
+  }
+  std::string text;
+  for (const auto& [network, of_network] : networks)
+    text += (text.empty() ? "" : "\n") + table_of(network, of_network, colour);
+  for (const auto& runs : by_configuration(records)) text += summary_of(runs);
+  std::string notes;
+  for (const Record& record : records)
+    if (record.kind == "train")
+      for (const std::string& warning : record.warnings)
+        if (notes.find(warning) == std::string::npos) notes += "note: " + warning + "\n";
+  return text + notes;
+}
+
+Judgement judge_seeds(std::span<const Record* const> runs, const std::string& metric, const std::string& relation,
+                      double threshold) {
+  const bool at_least = relation == ">=" || relation == ">";
+  if (!at_least && relation != "<=" && relation != "<")
+    throw UsageError("[accept] relation '{}'; legal: >= <= > <", relation);
+  std::vector<double> values;
+  bool known = false;
+  for (const Record* run : runs) {
+    const Metric* value = run->metric(metric);
+    known = known || value;
+    values.push_back(value ? value->median : at_least ? -infinity : infinity);
+  }
+  const bool optional = metric == "time_to_target" || metric == "epochs_to_target";
+  if (!known && !optional) {
+    std::vector<std::string> legal;
+    for (const auto& [name, one] : runs.front()->metrics) legal.push_back(name);
+    if (!legal.empty()) fail_unknown("[accept]", "metric", metric, legal);
+  }
+  std::ranges::sort(values);
+  const auto n = static_cast<int64_t>(values.size());
+  int64_t k = 0;  // the k-th value from the bad end is beyond the median with a chance of at most 5 %
+  while (k < n && binomial_cdf(k, n, 0.5) <= 0.05) ++k;
+  const std::string condition = fmt::format("{} {:.4g}", relation, threshold);
+  if (k == 0)
+    return {Judgement::Outcome::unclear,
+            fmt::format("{} {}: unclear, {} run{} give no bound; at least 5 seeds are wanted", metric, condition, n,
+                        n == 1 ? "" : "s")};
+  const auto holds = [&](double value) {
+    return relation == ">="   ? value >= threshold
+           : relation == ">"  ? value > threshold
+           : relation == "<=" ? value <= threshold
+                              : value < threshold;
+  };
+  const double low = values[static_cast<size_t>(k - 1)], high = values[static_cast<size_t>(n - k)];
+  const double worse = at_least ? low : high, better = at_least ? high : low;
+  const auto outcome = holds(worse)     ? Judgement::Outcome::accepted
+                       : !holds(better) ? Judgement::Outcome::refused
+                                        : Judgement::Outcome::unclear;
+  return {outcome,
+          fmt::format("{} over {} seeds: bound {:.4g} {}: {}", metric, n, worse, condition, to_string(outcome))};
+}
+
+}  // namespace d5

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/runner/search.hpp"
+
+#include <sched.h>
+
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "d5/core/parallel.hpp"
+#include "d5/core/plugins.hpp"
+
+namespace d5 {
+namespace {
+
+std::string values_text(const Json& values) {
+  std::string text;
+  for (const auto& [field, value] : values.items())
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", field,
+                        value.is_string() ? value.get<std::string>() : value.dump());
+  return text;
+}
+
+// Trials of one method on one recipe, several at a time.
+class Search {
+ public:
+  Search(const Recipe& recipe, const SearchPlan& plan, const SearchRun& run, const Json& per)
+      : recipe_(recipe), plan_(plan), run_(run), per_(per) {
+    SearchSettings settings{.space = {}, .trials = plan.trials, .seed = plan.seed, .values = plan.values};
+    for (const SearchField& field : plan.space) settings.space.push_back(dimension_of(field));
+    method_ = make_search(plan.method, settings);
+    trial_case(recipe, values_of(Point(plan.space.size(), 0.0)), 1);  // what is wrong shows before hours have passed
+  }
+
+  std::vector<Record> run() {
+    take_known();
+    const int workers = std::max(1, plan_.parallel);
+    if (workers == 1) {
+      work({});
+    } else {
+      std::vector<std::thread> threads;
+      for (int w = 0; w < workers; ++w)
+        threads.emplace_back([this, cores = share_of_cores(w, workers)] { work(cores); });
+      for (std::thread& thread : threads) thread.join();
+    }
+    if (error_) std::rethrow_exception(error_);
+    if (plan_.confirm && !*run_.interrupted) confirm();
+    return std::move(records_);
+  }
+
+ private:
+  Json values_of(const Point& point) const {
+    Json values = per_;
+    for (size_t d = 0; d < plan_.space.size(); ++d) values[plan_.space[d].field] = value_at(plan_.space[d], point[d]);
+    return values;
+  }
+
+  Json describe(size_t number, const Record& record, bool confirms) const {
+    const double cost = trial_cost(record, plan_.objective);
+    Json search = {{"trial", number},
+                   {"per", per_},
+                   {"point", trials_[number].point},
+                   {"budget", trials_[number].budget},
+                   {"values", values_of(trials_[number].point)},
+                   {"method", plan_.method},
+                   {"objective", plan_.objective},
+                   {"cost", std::isfinite(cost) ? Json(cost) : Json()},
+                   {"plan", search_identity(recipe_, plan_)}};
+    if (confirms) search["confirms"] = true;
+    return search;
+  }
+
+  static std::vector<int> share_of_cores(int worker, int workers) {
+    const std::vector<int> all = cores_for(usable_cores());
+    const size_t each = all.size() / static_cast<size_t>(workers);
+    if (each == 0) return {};  // they share
+    const auto first = all.begin() + static_cast<ptrdiff_t>(each * static_cast<size_t>(worker));
+    return {first, first + static_cast<ptrdiff_t>(each)};
+  }
+
+  // What an earlier run left. A trial that is missing between others is run again.
+  void take_known() {
+    std::map<size_t, const Record*> by_number;
+    for (const Record& record : run_.known) {
+      const Json& search = record.details.at("search");
+      if (search.at("per") != per_) continue;
+      records_.push_back(record);
+      if (!search.value("confirms", false)) by_number[search.at("trial").get<size_t>()] = &record;
+    }
+    if (by_number.empty()) return;
+    const size_t last = by_number.rbegin()->first;
+    for (size_t number = 0; number <= last; ++number) {
+      if (const auto found = by_number.find(number); found != by_number.end()) {
+        const Json& search = found->second->details["search"];
+        trials_.push_back(
+            {search.at("point").get<Point>(), search.at("budget"), trial_cost(*found->second, plan_.objective)});
+        see_best(number);
+        continue;
+      }
+      const SearchMethod::Next next = method_->next(trials_);
+      if (next.kind != SearchMethod::Next::Kind::trial) break;
+      trials_.push_back({next.point, next.budget, {}});
+      again_.push_back(number);
+    }
+  }
+
+  void see_best(size_t number) {
+    const Trial& trial = trials_[number];
+    if (trial.budget < 1 || !std::isfinite(*trial.cost)) return;  // a short training says little of a whole one
+    if (best_ && *trials_[*best_].cost <= *trial.cost) return;
+    best_ = number;
+  }
+
+  // A worker's thread: one trial after the other until the method has no more.
+  void work(const std::vector<int>& cores) {
+    if (!cores.empty()) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      for (const int core : cores) CPU_SET(core, &set);
+      sched_setaffinity(0, sizeof set, &set);  // of this thread, and of the children that it starts
+    }
+    std::unique_lock lock(mutex_);
+    while (!error_ && !*run_.interrupted) {
+      size_t number = trials_.size();
+      if (!again_.empty()) {
+        number = again_.front();
+        again_.pop_front();
+      } else {
+        const SearchMethod::Next next = method_->next(trials_);
+        if (next.kind == SearchMethod::Next::Kind::done) break;
+        if (next.kind == SearchMethod::Next::Kind::wait) {
+          if (under_way_ == 0) break;
+          changed_.wait_for(lock, std::chrono::milliseconds(200));
+          continue;
+        }
+        trials_.push_back({next.point, next.budget, {}});
+      }
+      ++under_way_;
+      try {
+        one(number, lock);
+      } catch (...) {
+        if (!lock.owns_lock()) lock.lock();
+        error_ = std::current_exception();
+      }
+      --under_way_;
+      changed_.notify_all();
+    }
+    changed_.notify_all();
+  }
+
+  void one(size_t number, std::unique_lock<std::mutex>& lock) {
+    const Trial trial = trials_[number];
+    lock.unlock();
+    std::optional<Record> made;
+    run_cases(
+        {trial_case(recipe_, values_of(trial.point), trial.budget)}, run_.options, [&](const Record& r) { made = r; },
+        [](const Progress&) {}, *run_.interrupted);
+    lock.lock();
+    if (!made) return;  // interrupted: this trial is not known
+    made->details["search"] = describe(number, *made, false);
+    trials_[number].cost = trial_cost(*made, plan_.objective);
+    see_best(number);
+    say(number, *made);
+    keep(*made);
+  }
+
+  void say(size_t number, const Record& record) {
+    const std::string quality = record.details.value("training", Json::object()).value("quality", "");
+    const Metric* metric = record.metric("test_" + quality);
+    const Metric* time = record.metric("training_time");
+    run_.say(
+        fmt::format("trial {}: {}{}: {}{}", number, values_text(record.details["search"]["values"]),
+                    trials_[number].budget < 1 ? fmt::format(" ({:.2g} of the length)", trials_[number].budget) : "",
+                    metric && time ? fmt::format("test {} {:.4g} in {:.3g} s", quality, metric->median, time->median)
+                                   : record.status + " " + record.reason,
+                    best_ == number ? ", the best so far" : ""));
+  }
+
+  void keep(const Record& record) {
+    run_.emit(record);
+    records_.push_back(record);
+  }
+
+  // The best one with every other seed of the recipe.
+  void confirm() {
+    if (!best_) return;
+    const Json first = trial_case(recipe_, values_of(trials_[*best_].point), 1);
+    std::vector<Json> seeds;
+    for (const Axis& axis : recipe_.axes)
+      if (axis.name == "seed") seeds = axis.values;
+    for (const Json& seed : seeds) {
+      Json fields = first;
+      fields["seed"] = seed;
+      const bool known = std::ranges::any_of(records_, [&](const Record& record) { return record.fields == fields; });
+      if (known || *run_.interrupted) continue;
+      run_cases(
+          {fields}, run_.options,
+          [&](const Record& made) {
+            Record record = made;
+            record.details["search"] = describe(*best_, made, true);
+            run_.say(fmt::format("trial {} again with seed {}", *best_, seed.dump()));
+            keep(record);
+          },
+          [](const Progress&) {}, *run_.interrupted);
+    }
+  }
+
+  const Recipe& recipe_;
+  const SearchPlan& plan_;
+  const SearchRun& run_;
+  Json per_;  // {field: value}, or empty
+  std::unique_ptr<SearchMethod> method_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Trial> trials_;
+  std::deque<size_t> again_;
+  std::optional<size_t> best_;
+  int under_way_ = 0;
+  std::exception_ptr error_;
+  std::vector<Record> records_;
+};
+
+}  // namespace
+
+std::string search_identity(const Recipe& recipe, const SearchPlan& plan) {
+  Json text = {recipe.kind,    recipe.fixed, recipe.changeable,    plan.method,
+               plan.objective, plan.seed,    to_json(plan.values), plan.per.field};
+  for (const Axis& axis : recipe.axes)
+    if (axis.name != "seed") text.push_back({axis.name, axis.values});
+  for (const SearchField& f : plan.space) text.push_back({f.field, f.choices, f.from, f.to, f.logarithmic, f.whole});
+  return content_hash(text.dump()).substr(0, 12);
+}
+
+std::vector<Record> run_search(const Recipe& recipe, const SearchPlan& plan, const SearchRun& run) {
+  if (plan.objective != "quality" && plan.objective != "time_to_target")
+    throw UsageError("[search] objective is '{}'; legal: quality, time_to_target", plan.objective);
+  std::vector<Json> each{Json::object()};
+  if (!plan.per.field.empty()) {
+    each.clear();
+    for (const Json& value : plan.per.choices) each.push_back({{plan.per.field, value}});
+  }
+  std::vector<Record> all;
+  for (const Json& per : each) {
+    if (*run.interrupted) break;
+    std::vector<Record> records = Search(recipe, plan, run, per).run();
+    all.insert(all.end(), std::make_move_iterator(records.begin()), std::make_move_iterator(records.end()));
+  }
+  return all;
+}
+
+}  // namespace d5

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam (Kingma and Ba, 2015).
+//   m = b1 m + (1 - b1) g      v = b2 v + (1 - b2) g^2
+//   p = p - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+#include "d5/training/optimizer.hpp"
+
+namespace d5 {
+namespace {
+
+class Adam final : public UpdateRule {
+ public:
+  static constexpr const char* about = "Adam (Kingma and Ba, 2015)";
+  static std::vector<Parameter> parameters() {
+    return {{"learning_rate", "step size", 0.001},
+            {"beta1", "decay of the mean of gradients", 0.9},
+            {"beta2", "decay of the mean of their squares", 0.999},
+            {"epsilon", "added to the denominator", 1e-8}};
+  }
+
+  explicit Adam(const Attributes& a)
+      : beta1_(a.real("beta1", 0)), beta2_(a.real("beta2", 0)), epsilon_(a.real("epsilon", 0)) {}
+
+  void record(Formula& f) const override {
+    auto [p, g] = f.parameter_and_gradient();
+    auto m = f.state("m"), v = f.state("v");
+    const auto rate = f.scalar("learning_rate"), t = f.scalar("step");
+    m = beta1_ * m + (1 - beta1_) * g;
+    v = beta2_ * v + (1 - beta2_) * square(g);
+    p -= rate * (m / (1 - pow(beta1_, t))) / (sqrt(v / (1 - pow(beta2_, t))) + epsilon_);
+  }
+
+ private:
+  double beta1_, beta2_, epsilon_;
+};
+
+}  // namespace
+D5_REGISTER(optimizers, "adam", Adam);
+}  // namespace d5

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/training/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "d5/core/rng.hpp"
+#include "d5/measure/clock.hpp"
+#include "d5/networks/form.hpp"
+#include "d5/networks/initialise.hpp"
+#include "d5/networks/loss.hpp"
+#include "d5/training/trainer_work.hpp"
+
+namespace d5 {
+namespace {
+
+// As many positions as every rank has, so that all of them take the same number of steps.
+class EvenSampler final : public Sampler {
+ public:
+  EvenSampler(std::shared_ptr<const Sampler> all, Index size) : all_(std::move(all)), size_(size) {}
+  Index size() const override { return size_; }
+  void take(Index epoch, Index first, Index step, std::span<Index> samples) const override {
+    all_->take(epoch, first, step, samples);
+  }
+
+ private:
+  std::shared_ptr<const Sampler> all_;
+  Index size_;
+};
+
+std::string scores_of(const Graph& graph) {
+  const auto updates = running_updates(graph);
+  for (const std::string& name : graph.outputs)
+    if (std::ranges::none_of(updates, [&](const auto& pair) { return pair.second == name; })) return name;
+  throw UsageError("[train] {} has no output to learn from", graph.name);
+}
+
+constexpr size_t most_blocks = 512;
+
+}  // namespace
+
+// Gradients go to the scheme as they become ready.
+class Trainer::Work::Passing final : public Observer {
+ public:
+  explicit Passing(Scheme& scheme) : scheme_(scheme) {}
+  void gradient_ready(const Gradient& gradient) override { scheme_.gradient_ready(gradient); }
+
+ private:
+  Scheme& scheme_;
+};
+
+// The batch that was fed last, as often as an optimizer asks; its statistics count once.
+class Trainer::Work::Retried final : public Evaluate {
+ public:
+  Retried(BoundNetwork& network, ParameterSet& set, Position position)
+      : network_(network), set_(set), position_(position) {}
+  double loss_and_gradients() override {
+    const double value = forward();
+    network_.backward(false, nullptr);
+    return value;
+  }
+  double loss() override { return forward(); }
+  ParameterSet& parameters() override { return set_; }
+
+ private:
+  double forward() {
+    set_.touch();
+    network_.forward(position_);
+    if (!std::exchange(seen_, true)) network_.keep_statistics();
+    return network_.loss();
+  }
+  BoundNetwork& network_;
+  ParameterSet& set_;
+  Position position_;
+  bool seen_ = false;
+};
+
+Trainer::Work::Work(TrainingSettings settings, Backend& backend)
+    : settings_(std::move(settings)),
+      backend_(backend),
+      set_(settings_.compute, backend.memory(settings_.compile.device)) {
+  TrainingSettings& s = settings_;
+  if (s.accumulate < 1 || s.batch < 1 || s.batch % s.accumulate != 0)
+    throw UsageError("[train] a batch of {} is not divided evenly into {} micro-batches", s.batch, s.accumulate);
+  micro_ = s.batch / s.accumulate;
+  const auto sampler = training_sampler();
+  if (s.batch > sampler->size())
+    throw UsageError("[train] a batch of {} is larger than the training set of {} samples{}", s.batch, sampler->size(),
+                     s.ranks > 1 ? " of a rank" : "");
+  if (s.test->data().size() < 1) throw UsageError("[train] the test set has no samples");
+
+  const Graph bare = s.network(micro_, Mode::training);
+  scores_ = scores_of(bare);
+  const TensorSpec scores = infer_specs(bare).at(scores_);
+  const Graph graph = with_loss(bare, s.loss);
+  feed_ = choose_feed(s.train->fields(), graph, scores);
+  choose_feed(s.test->fields(), graph, scores);
+  const auto& task = registered<tasks>(s.task);
+  train_ = task.make(scores);
+  test_ = task.make(scores);
+  s.stop.larger_is_better = task.larger_is_better;
+
+  learner(micro_);
+  bool drop_last = s.ranks > 1 || s.accumulate > 1 || sampler->size() % micro_ == 0;
+  if (!drop_last) try {
+      learner(sampler->size() % micro_);
+    } catch (const Error& error) {
+      result_.warnings.push_back(fmt::format("the last {} samples of an epoch's order are left out: {}",
+                                             sampler->size() % micro_, error.what()));
+      drop_last = true;
+    }
+  batches_ = drop_last ? sampler->size() / micro_ : (sampler->size() + micro_ - 1) / micro_;
+  optimizer_ = make_optimizer(s.optimizer, set_);
+  if (optimizer_->evaluates() && (s.scheme != "single" || s.accumulate > 1))
+    throw UsageError("[train] {} evaluates a batch several times: it needs scheme single and accumulate 1",
+                     s.optimizer.name);
+  schedule_ = make_schedule(s.schedule, {s.stop.epochs, (batches_ + s.accumulate - 1) / s.accumulate});
+  scheme_ = registered<schemes>(s.scheme).make(s.scheme_values, s.communicator);
+  initialise();
+}
+
+std::shared_ptr<const Sampler> Trainer::Work::training_sampler() const {
+  const TrainingSettings& s = settings_;
+  std::shared_ptr<const Sampler> all = make_sampler(s.sampler, s.train->data().size(), s.seed);
+  if (s.ranks == 1) return all;
+  const Index each = all->size() / s.ranks;
+  return std::make_shared<EvenSampler>(partitioned(all, s.rank, s.ranks), each);
+}
+
+std::unique_ptr<BoundNetwork> Trainer::Work::compile(Index samples, Mode mode) {
+  CompileOptions options = settings_.compile;
+  options.mode = mode;
+  options.input_gradients = false;
+  const Graph graph = with_loss(settings_.network(samples, mode), settings_.loss);
+  if (const auto reason = backend_.why_not(graph, options)) throw CannotRun(*reason);
+  return std::make_unique<BoundNetwork>(graph, scores_, backend_, set_, options);
+}
+
+BoundNetwork& Trainer::Work::learner(Index samples) {
+  auto& known = learners_[samples];
+  if (!known) known = compile(samples, Mode::training);
+  return *known;
+}
+
+BoundNetwork& Trainer::Work::tester(Index samples) {
+  auto& known = testers_[samples];
+  if (!known) known = compile(samples, Mode::inference);
+  return *known;
+}
+
+void Trainer::Work::initialise() {
+  for (const auto& [name, value] : initial_values(settings_.network(micro_, Mode::training), settings_.seed)) {
+    if (set_.has(name)) set_parameter(set_, name, value.dtype() == DType::f32 ? value : value.cast(DType::f32));
+  }
+}
+
+// Dropout draws other numbers for another seed, step and sample, whatever happened before.
+Position Trainer::Work::position(Index samples_before) const {
+  const Rng rng(settings_.seed, stream_of("dropout"));
+  const auto in_step = static_cast<uint64_t>(settings_.rank * settings_.batch + samples_before);
+  return {rng.bits(static_cast<uint64_t>(step_)), in_step};
+}
+
+double Trainer::Work::elapsed() const { return seconds_before_ + now_seconds() - began_; }
+
+TrainingView Trainer::Work::view() const {
+  return {.epoch = epoch_,
+          .batch = batch_,
+          .step = step_,
+          .epochs = settings_.stop.epochs,
+          .batches = batches_,
+          .testing = testing_,
+          .seconds = elapsed(),
+          .loss = loss_,
+          .learning_rate = optimizer_->learning_rate(),
+          .train = train_.get(),
+          .test = test_.get(),
+          .parameters = const_cast<ParameterSet*>(&set_)};
+}
+
+void Trainer::Work::before(TrainingEvent event) {
+  if (settings_.events.empty()) return;
+  const TrainingView now = view();
+  for (TrainingEvents* listener : settings_.events) listener->before(event, now);
+}
+
+void Trainer::Work::after(TrainingEvent event) {
+  if (settings_.events.empty()) return;
+  const TrainingView now = view();
+  for (TrainingEvents* listener : settings_.events) listener->after(event, now);
+}
+
+TrainingResult Trainer::Work::run() {
+  if (settings_.checkpoint.resume && !settings_.checkpoint.file.empty()) load();
+  began_ = now_seconds();
+  before(TrainingEvent::training);
+  if (!result_.stopped.empty()) {  // it was finished when it was saved
+    test();
+  } else {
+    scheme_->begin_training(set_);
+    while (result_.stopped.empty()) {
+      before(TrainingEvent::epoch);
+      const bool whole = run_epoch();
+      const bool saves = !diverged_ && !settings_.checkpoint.file.empty();
+      if (!whole && saves) save();  // without the test of half an epoch
+      if (!diverged_) end_epoch(whole);
+      after(TrainingEvent::epoch);
+      if (whole && result_.stopped.empty()) result_.stopped = settings_.stop.after_epoch(qualities_);
+      if (whole && saves) save();
+    }
+  }
+  after(TrainingEvent::training);
+  result_.seconds = elapsed();
+  result_.steps = step_;
+  return result_;
+}
+
+bool Trainer::Work::run_epoch() {
+  if (batch_ == 0) train_->reset();
+  before(TrainingEvent::training_set);
+  Loader loader(settings_.train, training_sampler(),
+                {.batch = micro_,
+                 .drop_last = batches_ * micro_ <= training_sampler()->size(),
+                 .threads = settings_.loader_threads,
+                 .first_epoch = epoch_,
+                 .first_batch = batch_});
+  while (batch_ < batches_) {
+    take_step(loader);
+    if (diverged_) return false;
+    if (batch_ == batches_) break;
+    if (result_.stopped = interrupted(); !result_.stopped.empty()) {
+      after(TrainingEvent::training_set);
+      return false;
+    }
+    const Index every = settings_.checkpoint.every;
+    if (every > 0 && !settings_.checkpoint.file.empty() && step_ % every == 0) save();
+  }
+  after(TrainingEvent::training_set);
+  ++epoch_;
+  batch_ = 0;
+  if (settings_.stop.steps > 0 && step_ >= settings_.stop.steps) result_.stopped = "steps";
+  return true;
+}
+
+std::string Trainer::Work::interrupted() const {
+  if (settings_.stop.steps > 0 && step_ >= settings_.stop.steps) return "steps";
+  if (settings_.stop.seconds > 0 && elapsed() >= settings_.stop.seconds) return "time";
+  for (TrainingEvents* listener : settings_.events)
+    if (std::string why = listener->stop(); !why.empty()) return why;
+  return {};
+}
+
+void Trainer::Work::take_step(Loader& loader) {
+  const double begin = now_seconds();
+  step_input_ = step_operators_ = 0;
+  const Index micros = std::min(settings_.accumulate, batches_ - batch_);
+  Moment moment{.step = step_ + 1,
+                .epoch = epoch_,
+                .epoch_progress = static_cast<double>(batch_) / static_cast<double>(batches_),
+                .batch = batch_ / settings_.accumulate,
+                .gradient_factor = 1 / static_cast<double>(micros)};
+  moment.rate_factor = schedule_->factor(moment);
+  Step step(set_, *optimizer_, moment);
+  double optimizing = 0;
+  for (Index micro = 0; micro < micros && !diverged_; ++micro) {
+    before(TrainingEvent::sampling);
+    const double sampling = now_seconds();
+    const Batch* batch = loader.next();
+    if (!batch) throw Error("[train] the loader ended in epoch {} at batch {} of {}", epoch_, batch_, batches_);
+    BoundNetwork& network = learner(batch->size());
+    network.feed(feed_, *batch);
+    step_input_ += now_seconds() - sampling;
+    after(TrainingEvent::sampling);
+    train_->check_target(network.target(), batch->samples);
+    before(TrainingEvent::batch);
+    if (micro == 0) {
+      const double preparing = now_seconds();
+      optimizer_->new_input(moment);
+      if (!optimizer_->evaluates()) {
+        optimizer_->prepare();
+        scheme_->begin_step(step);
+      }
+      optimizing += now_seconds() - preparing;
+    }
+    const double computing = now_seconds();
+    if (optimizer_->evaluates()) {  // its own arithmetic between the evaluations counts as theirs
+      Retried retried(network, set_, position(0));
+      loss_ = optimizer_->step(retried);
+      set_.touch();
+    } else {
+      network.forward(position(micro * micro_));
+      loss_ = network.loss();
+      Passing passing(*scheme_);
+      if (std::isfinite(loss_))
+        network.backward(micro > 0, scheme_->overlaps() && micro + 1 == micros ? &passing : nullptr);
+      network.keep_statistics();
+    }
+    step_operators_ += now_seconds() - computing;
+    diverged_ = !std::isfinite(loss_);
+    if (!diverged_) see(network, *batch);
+    if (!diverged_) ++batch_;
+    after(TrainingEvent::batch);
+  }
+  if (diverged_) {
+    result_.stopped = "diverged";
+    result_.reason =
+        fmt::format("[train] the loss is {} at epoch {}, batch {} (step {})", loss_, epoch_ + 1, batch_ + 1, step_ + 1);
+    return;
+  }
+  if (!optimizer_->evaluates()) {
+    before(TrainingEvent::optimizer_step);
+    const double updating = now_seconds();
+    scheme_->finish_step(step);
+    set_.touch();
+    optimizing += now_seconds() - updating;
+    after(TrainingEvent::optimizer_step);
+  }
+  ++step_;
+  const double seconds = now_seconds() - begin;
+  result_.times.whole += seconds;
+  result_.times.input += step_input_;
+  result_.times.operators += step_operators_;
+  result_.times.optimizer += optimizing;
+  note_step(seconds);
+}
+
+void Trainer::Work::see(BoundNetwork& network, const Batch& batch) {
+  train_->add(loss_, network.scores(), network.target(), batch.samples);
+  result_.samples += batch.size();
+}
+
+// At most 512 numbers however long the training: when they are full, neighbours are joined.
+void Trainer::Work::note_step(double seconds) {
+  block_sum_ += seconds;
+  if (++block_steps_ < result_.step_block) return;
+  auto& blocks = result_.step_seconds;
+  blocks.push_back(block_sum_ / static_cast<double>(block_steps_));
+  block_sum_ = 0;
+  block_steps_ = 0;
+  if (blocks.size() < most_blocks) return;
+  for (size_t i = 0; i < most_blocks / 2; ++i) blocks[i] = (blocks[2 * i] + blocks[2 * i + 1]) / 2;
+  blocks.resize(most_blocks / 2);
+  result_.step_block *= 2;
+}
+
+void Trainer::Work::test() {
+  const double begin = now_seconds();
+  testing_ = true;
+  test_->reset();
+  before(TrainingEvent::test_set);
+  const Index samples = settings_.test->data().size();
+  Loader loader(settings_.test, make_sampler("ordered", samples, settings_.seed),
+                {.batch = std::min(micro_, samples), .threads = settings_.loader_threads, .epochs = 1});
+  while (const Batch* batch = loader.next()) {
+    BoundNetwork& network = tester(batch->size());
+    network.feed(feed_, *batch);
+    test_->check_target(network.target(), batch->samples);
+    before(TrainingEvent::batch);
+    network.forward({});
+    test_->add(network.loss(), network.scores(), network.target(), batch->samples);
+    after(TrainingEvent::batch);
+  }
+  after(TrainingEvent::test_set);
+  testing_ = false;
+  result_.test_seconds += now_seconds() - begin;
+}
+
+void Trainer::Work::end_epoch(bool whole) {
+  test();
+  if (whole) qualities_.push_back(test_->value());
+  result_.curve.push_back({epoch_, step_, elapsed(), train_->loss(), train_->value(), test_->loss(), test_->value(),
+                           optimizer_->learning_rate()});
+  if (!result_.seconds_to_target && settings_.stop.reached(test_->value())) {
+    result_.seconds_to_target = elapsed();
+    result_.epochs_to_target =
+        static_cast<double>(epoch_) + static_cast<double>(batch_) / static_cast<double>(batches_);
+  }
+}
+
+Trainer::Trainer(TrainingSettings settings, Backend& backend)
+    : work_(std::make_unique<Work>(std::move(settings), backend)) {}
+Trainer::~Trainer() = default;
+
+TrainingResult Trainer::run() { return work_->run(); }
+ParameterSet& Trainer::parameters() { return work_->set_; }
+Evaluation& Trainer::train_quality() { return *work_->train_; }
+Evaluation& Trainer::test_quality() { return *work_->test_; }
+Index Trainer::batches() const { return work_->batches_; }
+
+size_t Trainer::bytes() const {
+  size_t bytes = static_cast<size_t>(work_->set_.elements()) * sizeof(float) * 2;
+  for (const auto* all : {&work_->learners_, &work_->testers_})
+    for (const auto& [samples, network] : *all) bytes += network->executable().bytes();
+  for (const Optimizer::State& state : work_->optimizer_->state()) bytes += state.values.bytes();
+  return bytes;
+}
+
+Facts Trainer::kernels() const { return work_->learners_.at(work_->micro_)->executable().kernels(); }
+
+Graph trained_graph(const TrainingSettings& settings, const ParameterSet& set) {
+  Graph graph = settings.network(1, Mode::inference);
+  for (const GraphInput& input : graph.inputs) {
+    if (!input.parameter || !set.has(input.name)) continue;
+    const Tensor value = canonical_part(set, set.masters(set.all()), set.at(input.name));
+    graph.initial[input.name] = input.spec.dtype == DType::f32 ? value : value.cast(input.spec.dtype);
+  }
+  return graph;
+}
+
+void Step::update(ParameterSet::Range range) { optimizer_.update(range); }
+
+}  // namespace d5

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inside of a trainer. Private to training/trainer*.cpp.
+#pragma once
+
+#include "d5/training/trainer.hpp"
+
+namespace d5 {
+
+class Trainer::Work {
+ public:
+  Work(TrainingSettings settings, Backend& backend);
+  TrainingResult run();
+
+  TrainingSettings settings_;
+  Backend& backend_;
+  ParameterSet set_;
+  std::string scores_;
+  Index micro_ = 0;                         // samples of a micro-batch
+  Index batches_ = 0;                       // micro-batches of an epoch
+  Index epoch_ = 0, batch_ = 0, step_ = 0;  // where the next micro-batch is; steps done
+  std::unique_ptr<Evaluation> train_, test_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Schedule> schedule_;
+  std::unique_ptr<Scheme> scheme_;
+  std::map<Index, std::unique_ptr<BoundNetwork>> learners_, testers_;  // by samples
+  TrainingResult result_;
+
+ private:
+  class Passing;  // gradients to the scheme
+  class Retried;  // one batch as often as an optimizer asks
+  std::unique_ptr<BoundNetwork> compile(Index samples, Mode);
+  BoundNetwork& learner(Index samples);
+  BoundNetwork& tester(Index samples);
+  std::shared_ptr<const Sampler> training_sampler() const;
+  void initialise();
+  Position position(Index samples_before) const;
+
+  bool run_epoch();  // false: the training ends within it
+  void take_step(Loader&);
+  void see(BoundNetwork&, const Batch&);
+  void test();
+  void end_epoch(bool whole);
+  void note_step(double seconds);
+  std::string interrupted() const;  // why it ends within an epoch; empty: it goes on
+  double elapsed() const;
+
+  std::string about() const;  // of a checkpoint
+  void save();
+  void load();
+
+  TrainingView view() const;
+  void before(TrainingEvent);
+  void after(TrainingEvent);
+
+  Feed feed_;
+  double began_ = 0, seconds_before_ = 0, loss_ = 0, step_input_ = 0, step_operators_ = 0;
+  double block_sum_ = 0;
+  Index block_steps_ = 0;
+  bool testing_ = false, diverged_ = false;
+  std::vector<double> qualities_;  // of the test set after each epoch
+};
+
+}  // namespace d5

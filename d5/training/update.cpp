@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/training/update.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "d5/core/convert.hpp"
+#include "d5/core/error.hpp"
+#include "d5/core/parallel.hpp"
+#include "d5/training/floating_mode.hpp"
+#include "d5/training/generated_loop.hpp"
+
+namespace d5 {
+namespace {
+
+using Op = Formula::Op;
+using Extent = Formula::Extent;
+
+constexpr Index line = 16;            // elements of a cache line: threads share none
+constexpr Index chunk = 2048;         // elements of one sum of squares, and of what is converted at a time
+constexpr Index thread_lines = 1024;  // a thread's least share
+
+// In an order that no instruction set changes; products of two floats are exact in double. The loop is compiled once
+// for each: of norms it is the larger part.
+using Floats [[gnu::vector_size(32)]] = float;
+using Doubles [[gnu::vector_size(64)]] = double;
+[[gnu::always_inline]] inline double squares(const float* x, Index n) {
+  Doubles sums{};
+  Index i = 0;
+  for (; i + 8 <= n; i += 8) {
+    Floats part;
+    std::memcpy(&part, x + i, sizeof part);
+    const Doubles v = __builtin_convertvector(part, Doubles);
+    sums += v * v;
+  }
+  for (; i < n; ++i) sums[i % 8] += static_cast<double>(x[i]) * x[i];
+  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+double plain_squares(const float* x, Index n) { return squares(x, n); }
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) double avx2_squares(const float* x, Index n) { return squares(x, n); }
+__attribute__((target("avx512f"))) double avx512_squares(const float* x, Index n) { return squares(x, n); }
+#endif
+double sum_of_squares(const float* x, Index n) {
+#if defined(__x86_64__)
+  static const Instructions best = best_instructions();
+  if (best == Instructions::avx512) return avx512_squares(x, n);
+  if (best == Instructions::avx2) return avx2_squares(x, n);
+#endif
+  return plain_squares(x, n);
+}
+
+size_t at(int i) { return static_cast<size_t>(i); }
+
+}  // namespace
+
+Tensor UpdateState::find_or_make(const Formula::Slot& slot) {
+  for (const Entry& entry : entries_)
+    if (entry.name == slot.name) return entry.values;
+  if (slot.op == Op::scalar_state) {
+    entries_.push_back({slot.name, Tensor::scalar(slot.value).reshaped({1}), false});
+    return entries_.back().values;
+  }
+  Tensor values(DType::f32, {set_->elements()});
+  const auto to = values.values<float>();
+  std::ranges::fill(to, 0.0f);  // between parameters, too
+  for (const ParameterSet::Parameter& parameter : set_->parameters()) {
+    const auto part = to.subspan(static_cast<size_t>(parameter.offset), static_cast<size_t>(parameter.padded_elements));
+    if (slot.start == Formula::Start::parameter)
+      std::ranges::copy(set_->master(parameter.name).values<float>(), part.begin());
+    else
+      std::ranges::fill(part, static_cast<float>(slot.value));
+  }
+  entries_.push_back({slot.name, values, true});
+  return values;
+}
+
+struct Update::Scratch {
+  explicit Scratch(const Pass& pass, bool widened)
+      : streams(at(pass.program.streams)), gradient(widened ? chunk : 0), results(pass.norms.size() * chunk) {}
+  std::vector<float*> streams;
+  std::vector<float> gradient, results;
+};
+
+Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, const PerParameter& per_parameter,
+               const MakeLoop& make)
+    : set_(&set), nodes_(formula.nodes()), names_(formula.names()), scalars_(names_.size()) {
+  if (!set.masters({0, 0}).memory().is_host())
+    throw Error("[optimizer] parameters are on {}; formulas run on the host", set.masters({0, 0}).memory().device());
+  // Streams: the parameter, its gradient, then states.
+  streams_ = {set.masters(set.all()).values<float>().data(),
+              set.compute_dtype() == DType::f32 ? set.gradients(set.all()).values<float>().data() : nullptr};
+  std::vector<int> stream_of;
+  std::vector<Wanted> stores;
+  for (const Formula::Slot& slot : formula.slots()) {
+    if (slot.op == Op::scalar_state) {
+      scalar_states_.push_back({state.find_or_make(slot), slot.now});
+      needs_all_ |= slot.now != slot.first;
+      stream_of.push_back(-1);
+      continue;
+    }
+    scalar_states_.push_back({{}, -1});
+    stream_of.push_back(slot.op == Op::parameter ? 0 : static_cast<int>(streams_.size()));
+    if (slot.op == Op::state) streams_.push_back(state.find_or_make(slot).values<float>().data());
+    if (slot.now != slot.first) stores.push_back({slot.now, stream_of.back()});
+  }
+  all_.resize(nodes_.size());
+  each_.assign(nodes_.size(), std::vector<double>(set.parameters().size()));
+  per_parameter_.resize(names_.size());
+  for (const Formula::Node& node : nodes_) {
+    if (node.op != Op::per_parameter) continue;
+    for (const ParameterSet::Parameter& parameter : set.parameters())
+      per_parameter_[at(node.index)].push_back(per_parameter(names_[at(node.index)], parameter));
+  }
+
+  // Norms of the same stage share a pass.
+  std::vector<std::vector<int>> norms;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Formula::Node& node = nodes_[i];
+    int stage = 0;
+    for (const int operand : {node.a, node.b, node.c})
+      if (operand >= 0) stage = std::max(stage, stage_[at(operand)]);
+    if (node.op == Op::norm || node.op == Op::global_norm) {
+      norms.resize(std::max(norms.size(), at(stage) + 1));
+      norms[at(stage++)].push_back(static_cast<int>(i));
+      uses_norms_ = true;
+      needs_all_ |= node.op == Op::global_norm;
+    }
+    stage_.push_back(stage);
+  }
+  const int streams = static_cast<int>(streams_.size());
+  for (const std::vector<int>& made : norms) {
+    std::vector<Wanted> wanted;
+    for (const int node : made) wanted.push_back({nodes_[at(node)].a, streams + static_cast<int>(wanted.size())});
+    Pass pass{make_program(formula, stream_of, wanted, streams + static_cast<int>(wanted.size())), {}, made};
+    pass.loop = make(pass.program);
+    norm_passes_.push_back(std::move(pass));
+  }
+  last_ = {make_program(formula, stream_of, stores, streams), {}, {}};
+  last_.loop = make(last_.program);
+}
+
+void Update::set(std::string_view scalar, double value) {
+  const auto found = std::ranges::find(names_, scalar);
+  if (found != names_.end()) scalars_[static_cast<size_t>(found - names_.begin())] = value;
+}
+
+double Update::bytes_per_element() const {
+  double bytes = 0;
+  const double narrow = bits(set_->compute_dtype()) / 8.0;
+  for (size_t i = 0; i < streams_.size(); ++i)
+    if (last_.program.reads[i]) bytes += i == 1 ? narrow : 4;
+  for (const Program::Store& store : last_.program.stores) bytes += store.stream == 0 && !streams_[1] ? 4 + narrow : 4;
+  return bytes;
+}
+
+std::vector<Update::Piece> Update::pieces(ParameterSet::Range range) const {
+  if (needs_all_ && (range.first != 0 || range.count != set_->elements()))
+    throw Error("[optimizer] elements {} to {} are to be updated; a norm over all parameters needs 0 to {}",
+                range.first, range.first + range.count, set_->elements());
+  std::vector<Piece> result;
+  const std::vector<ParameterSet::Parameter>& parameters = set_->parameters();
+  const Index end = range.first + range.count;
+  auto next = std::ranges::upper_bound(parameters, range.first, {}, &ParameterSet::Parameter::offset);
+  if (next != parameters.begin()) --next;
+  for (; next != parameters.end() && next->offset < end; ++next) {
+    const Index first = std::max(range.first, next->offset);
+    const Index count = std::min(end, next->offset + next->padded_elements) - first;
+    if (count <= 0 || !next->trainable) continue;
+    if (uses_norms_ && count != next->padded_elements)
+      throw Error("[optimizer] {} of the {} elements of '{}' are to be updated; its norm needs all of them", count,
+                  next->padded_elements, next->name);
+    result.push_back({static_cast<size_t>(next - parameters.begin()), first, count});
+  }
+  return result;
+}
+
+double Update::value(int node, size_t parameter) const {
+  return nodes_[at(node)].extent == Extent::all ? all_[at(node)] : each_[at(node)][parameter];
+}
+
+// What is known so far: norms of passes to come are still of the last step, and nobody reads them before.
+void Update::evaluate_uniforms(const std::vector<Piece>& pieces) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Formula::Node& node = nodes_[i];
+    if (node.extent == Extent::element || node.op == Op::norm || node.op == Op::global_norm) continue;
+    const auto of = [&](int operand, size_t parameter) { return operand < 0 ? 0 : value(operand, parameter); };
+    const auto result = [&](size_t parameter) {
+      switch (node.op) {
+        case Op::constant: return node.constant;
+        case Op::scalar: return scalars_[at(node.index)];
+        case Op::per_parameter: return per_parameter_[at(node.index)][parameter];
+        case Op::scalar_state: return scalar_states_[at(node.index)].values.values<double>()[0];
+        default: return evaluate(node.op, of(node.a, parameter), of(node.b, parameter), of(node.c, parameter));
+      }
+    };
+    if (node.extent == Extent::all) {
+      all_[i] = result(0);
+      continue;
+    }
+    for (const Piece& piece : pieces) each_[i][piece.parameter] = result(piece.parameter);
+  }
+}
+
+std::vector<float> Update::table(const Pass& pass, const std::vector<Piece>& pieces) const {
+  std::vector<float> numbers;
+  for (const Piece& piece : pieces)
+    for (const int node : pass.program.numbers) numbers.push_back(static_cast<float>(value(node, piece.parameter)));
+  return numbers;
+}
+
+void Update::run_blocks(const Pass& pass, const Piece& piece, const float* numbers, Scratch& scratch) const {
+  const DType type = set_->compute_dtype();
+  const ParameterSet::Parameter& parameter = set_->parameters()[piece.parameter];
+  const Index most = streams_[1] ? piece.count : chunk;
+  for (Index done = 0; done < piece.count; done += most) {
+    const Index first = piece.first + done, count = std::min(most, piece.count - done);
+    for (size_t i = 0; i < streams_.size(); ++i) scratch.streams[i] = streams_[i] + first;
+    for (size_t i = 0; i < pass.norms.size(); ++i)
+      scratch.streams[streams_.size() + i] = scratch.results.data() + static_cast<Index>(i) * chunk;
+    if (!streams_[1]) {
+      scratch.streams[1] = scratch.gradient.data();
+      convert(type, set_->gradients({first, count}).data(), DType::f32, scratch.gradient.data(), count);
+    }
+    pass.loop->run(scratch.streams.data(), numbers, count);
+    if (!streams_[1] && pass.norms.empty() && parameter.spec.dtype != DType::f32)
+      convert(DType::f32, streams_[0] + first, type, set_->computes({first, count}).data(), count);
+  }
+}
+
+void Update::sum_norms(const Pass& pass, const std::vector<Piece>& pieces) {
+  std::vector<Piece> chunks;
+  std::vector<size_t> piece_of;
+  for (size_t i = 0; i < pieces.size(); ++i)
+    for (Index done = 0; done < pieces[i].count; done += chunk) {
+      chunks.push_back({pieces[i].parameter, pieces[i].first + done, std::min(chunk, pieces[i].count - done)});
+      piece_of.push_back(i);
+    }
+  const std::vector<float> numbers = table(pass, pieces);
+  const size_t results = pass.norms.size();
+  std::vector<double> sums(chunks.size() * results);
+  const FloatingMode mode;
+  parallel_for(static_cast<Index>(chunks.size()), thread_lines * line / chunk, [&](Index first, Index last) {
+    const FloatingMode::Held held(mode);
+    Scratch scratch(pass, !streams_[1]);
+    for (auto c = static_cast<size_t>(first); c < static_cast<size_t>(last); ++c) {
+      run_blocks(pass, chunks[c], numbers.data() + piece_of[c] * pass.program.numbers.size(), scratch);
+      for (size_t r = 0; r < results; ++r)
+        sums[c * results + r] =
+            sum_of_squares(scratch.results.data() + r * static_cast<size_t>(chunk), chunks[c].count);
+    }
+  });
+  for (size_t r = 0; r < results; ++r) {
+    const auto node = at(pass.norms[r]);
+    std::vector<double> squares(pieces.size());
+    for (size_t c = 0; c < chunks.size(); ++c) squares[piece_of[c]] += sums[c * results + r];
+    double all = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      each_[node][pieces[i].parameter] = std::sqrt(squares[i]);
+      all += squares[i];
+    }
+    all_[node] = std::sqrt(all);
+  }
+}
+
+void Update::store(ParameterSet::Range range, const std::vector<Piece>& pieces) {
+  const std::vector<float> numbers = table(last_, pieces);
+  const Index first_line = range.first / line, lines = (range.first + range.count + line - 1) / line - first_line;
+  const FloatingMode mode;
+  parallel_for(lines, thread_lines, [&](Index begin, Index end) {
+    const FloatingMode::Held held(mode);
+    Scratch scratch(last_, !streams_[1]);
+    const Index from = (first_line + begin) * line, to = (first_line + end) * line;
+    const auto ends = [](const Piece& piece) { return piece.first + piece.count; };
+    for (auto piece = std::ranges::upper_bound(pieces, from, {}, ends); piece != pieces.end() && piece->first < to;
+         ++piece) {
+      const Index first = std::max(from, piece->first), count = std::min(to, ends(*piece)) - first;
+      const auto index = static_cast<size_t>(piece - pieces.begin());
+      run_blocks(last_, {piece->parameter, first, count}, numbers.data() + index * last_.program.numbers.size(),
+                 scratch);
+    }
+  });
+}
+
+void Update::run(ParameterSet::Range range) {
+  const std::vector<Piece> parts = pieces(range);
+  evaluate_uniforms(parts);
+  for (const Pass& pass : norm_passes_) {
+    sum_norms(pass, parts);
+    evaluate_uniforms(parts);
+  }
+  if (assigns()) store(range, parts);
+  for (const ScalarState& state : scalar_states_)
+    if (state.node >= 0) state.values.values<double>()[0] = all_[at(state.node)];
+  set_->touch();
+}
+
+}  // namespace d5

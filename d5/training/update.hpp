@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A formula bound to a parameter set and run over a part of its arena: one pass over memory, and before it one for
+// norms, where there are any (one more for norms of what depends on norms). Threads take parts of the arena; every
+// element is computed alone and sums are made of fixed chunks, so that neither threads nor ranges change a bit. The
+// rounding and denormal mode of the calling thread holds in all of them. In 16 bits the gradient is widened on the way
+// in, and the parameter is written to both regions. Parameters that are not trainable stay as they are.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "d5/core/parameter_set.hpp"
+#include "d5/training/formula.hpp"
+#include "d5/training/program.hpp"
+
+namespace d5 {
+
+// States by name: formulas of one optimizer share them.
+class UpdateState {
+ public:
+  explicit UpdateState(ParameterSet& set) : set_(&set) {}
+  Tensor find_or_make(const Formula::Slot&);
+  struct Entry {
+    std::string name;
+    Tensor values;
+    bool like_parameters;
+  };
+  const std::vector<Entry>& entries() const { return entries_; }  // in the order of their making
+
+ private:
+  ParameterSet* set_;
+  std::vector<Entry> entries_;
+};
+
+class Update {
+ public:
+  using PerParameter = std::function<double(std::string_view name, const ParameterSet::Parameter&)>;
+  using MakeLoop = std::function<std::unique_ptr<Loop>(const Program&)>;
+  // The set and the states outlive it. Error where the parameters are on a device.
+  Update(const Formula&, ParameterSet&, UpdateState&, const PerParameter&, const MakeLoop& = make_loop);
+
+  void set(std::string_view scalar, double value);  // one that the formula does not use is ignored
+  void run(ParameterSet::Range);                    // Error where a norm would be of a part
+
+  bool uses_norms() const { return uses_norms_; }  // a range is made of whole parameters
+  bool needs_all() const { return needs_all_; }    // a range is the whole arena
+  bool assigns() const { return !last_.program.stores.empty(); }
+  double bytes_per_element() const;  // compulsory, without norms: what is read and written once
+
+ private:
+  struct Pass {
+    Program program;
+    std::shared_ptr<const Loop> loop;
+    std::vector<int> norms;  // the nodes that it makes
+  };
+  struct Piece {  // a part of a parameter
+    size_t parameter;
+    Index first, count;
+  };
+  struct Scratch;
+  std::vector<Piece> pieces(ParameterSet::Range) const;
+  double value(int node, size_t parameter) const;
+  void evaluate_uniforms(const std::vector<Piece>&);
+  std::vector<float> table(const Pass&, const std::vector<Piece>&) const;
+  void run_blocks(const Pass&, const Piece&, const float* numbers, Scratch&) const;
+  void sum_norms(const Pass&, const std::vector<Piece>&);
+  void store(ParameterSet::Range, const std::vector<Piece>&);
+
+  ParameterSet* set_;
+  std::vector<Formula::Node> nodes_;
+  std::vector<int> stage_;  // of nodes: how many passes for norms come before
+  std::vector<std::string> names_;
+  std::vector<double> scalars_;  // by name
+  struct ScalarState {
+    Tensor values;
+    int node;  // what is assigned
+  };
+  std::vector<ScalarState> scalar_states_;          // by slot
+  std::vector<std::vector<double>> per_parameter_;  // by name, then by parameter
+  std::vector<double> all_;                         // by node: numbers that are one in all
+  std::vector<std::vector<double>> each_;           // by node: numbers that are one a parameter
+  std::vector<float*> streams_;                     // parameter, gradient (null in 16 bits), states
+  std::vector<Pass> norm_passes_;
+  Pass last_;
+  bool uses_norms_ = false, needs_all_ = false;
+};
+
+}  // namespace d5

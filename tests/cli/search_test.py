@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""d5 search as a user meets it: trials, their records, going on after an interruption, a search for each of several values.
+Usage: search_test.py D5 BACKEND"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+d5, backend = str(Path(sys.argv[1]).resolve()), sys.argv[2]
+RECIPE = f"""
+name  = "little"
+level = 2
+[fixed]
+network = "mlp"
+features = 64
+depth = 1
+classes = 4
+dataset = "generated-images"
+options = "channels=1;height=8;width=8;classes=4;strength=6"
+samples = 640
+test_samples = 200
+epochs = 3
+target = {{ test_accuracy = 0.6 }}
+[mutable]
+backend = "{backend}"
+batch = 32
+optimizer = {{ name = "momentum", learning_rate = 0.01 }}
+[axes]
+seed = [1, 2]
+[search.space]
+"optimizer.learning_rate" = {{ from = 0.0001, to = 0.1, scale = "log" }}
+"""
+failures = 0
+
+
+def expect(good, what, more=""):
+    global failures
+    print("ok    " if good else "FAILED", what, flush=True)
+    if not good:
+        print(more)
+        failures += 1
+
+
+def search(*words):
+    return subprocess.run([d5, "search", "little.toml", *words], cwd=folder, env=environment, capture_output=True, text=True,
+                          timeout=300)
+
+
+def records(name):
+    lines = map(json.loads, Path(folder, name, "records.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == "train"]
+
+
+with tempfile.TemporaryDirectory() as folder:
+    environment = {**os.environ, "XDG_CACHE_HOME": folder + "/cache"}
+    Path(folder, "little.toml").write_text(RECIPE)
+
+    result = search("--method", "random", "--trials", "4", "-o", "four")
+    made = records("four") if result.returncode == 0 else []
+    rates = {r["details"]["search"]["values"]["optimizer.learning_rate"] for r in made}
+    expect(len(made) == 5 and len(rates) == 4, "4 trials and the best again with the second seed", result.stdout + result.stderr)
+    expect("time to solution" in result.stdout and "the best" in result.stdout, "the table", result.stdout)
+    if made:
+        best = max(made[:4], key=lambda r: r["metrics"]["test_accuracy"]["median"])
+        again = [r for r in made if r["details"]["search"].get("confirms")]
+        expect(len(again) == 1 and again[0]["case"]["optimizer"] == best["case"]["optimizer"] and again[0]["case"]["seed"] == 2,
+               "the best one is confirmed", json.dumps(again))
+
+        # Only two trials are left: what is missing is run again, the rest is taken from the records.
+        lines = Path(folder, "four", "records.jsonl").read_text().splitlines(True)
+        Path(folder, "four", "records.jsonl").write_text("".join(lines[:3]))
+        result = search("--method", "random", "--trials", "4", "-o", "four")
+        after = records("four")
+        expect(result.returncode == 0 and len(after) == 5 and "going on after 2" in result.stderr, "goes on", result.stderr)
+        expect({r["details"]["search"]["values"]["optimizer.learning_rate"] for r in after} == rates, "with the same trials")
+        weights = {r["rerun"]: r["details"]["training"]["weights_hash"] for r in made}
+        expect(all(weights.get(r["rerun"]) == r["details"]["training"]["weights_hash"] for r in after), "bitwise the same")
+
+        result = search("--method", "grid", "--trials", "9", "-o", "four")
+        expect(result.returncode == 2 and "something else" in result.stderr, "another search is refused", result.stderr)
+
+    result = search("--method", "halving", "--value", "eta=2", "--value", "least=0.5", "--trials", "2", "--per", "batch=16,64",
+                    "--parallel", "2", "--no-confirm", "-o", "per")
+    made = records("per") if result.returncode == 0 else []
+    expect(len(made) == 6 and {r["case"]["batch"] for r in made} == {16, 64}, "a search for each batch, in parallel",
+           result.stdout + result.stderr)
+    expect("epochs to target" in result.stdout, "the guideline", result.stdout)
+
+    result = search("--space", "classes=3,4", "--trials", "2")
+    expect(result.returncode == 2 and "another benchmark" in result.stderr, "a fixed value is refused", result.stderr)
+    result = search("--space", "batch=64..32")
+    expect(result.returncode == 2 and "64 to 32" in result.stderr, "a wrong range is named", result.stderr)
+    expect(not Path(folder, "results").exists(), "wrong usage leaves nothing behind")
+
+sys.exit(failures > 0)

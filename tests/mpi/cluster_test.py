@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""d5 cluster: up, exec, status, down, and that nothing is left behind. Usage: cluster_test.py D5. Status 77 where it cannot be made."""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+d5 = str(Path(sys.argv[1]).resolve())
+NAME = "t5"
+
+
+def run(*words, **more):
+    return subprocess.run([d5, "cluster", *words], capture_output=True, text=True, timeout=120, **more)
+
+
+def left_over():
+    links = [p.name for p in Path("/sys/class/net").iterdir() if p.name.startswith("d5" + NAME)]
+    spaces = [p.name for p in Path("/run/netns").glob("d5" + NAME + "*")] if Path("/run/netns").exists() else []
+    files = [str(p) for p in [*Path("/etc/netns").glob("d5" + NAME + "*"), Path("/run/d5-cluster") / NAME] if p.exists()]
+    return links + spaces + files
+
+
+class Cluster(unittest.TestCase):
+    def setUp(self):
+        self.addCleanup(run, "down", "--name", NAME)
+
+    def up(self, *words):
+        result = run("up", "--name", NAME, "--nodes", "2", "--rate", "1gbit", "--json", *words)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_nodes_have_names_and_reach_each_other_at_the_rate(self):
+        self.assertEqual([n["host"] for n in self.up()["nodes"]], ["d5t50", "d5t51"])
+        self.assertEqual(run("exec", "--name", NAME, "--node", "1", "--", "hostname").stdout, "d5t51\n")
+        self.assertEqual(run("exec", "--name", NAME, "--", "sh", "-c", "exit 7").returncode, 7)
+        listed = subprocess.run([d5, "list", "communicators", "--json"], capture_output=True, text=True).stdout
+        if any(json.loads(row)["name"] == "mpi" and json.loads(row)["available"] for row in listed.splitlines()):
+            result = run("exec", "--name", NAME, "--", d5, "comm", "--ranks", "2", "--bytes", "8M", "--algorithm", "plain,ring",
+                         "--launches", "1", "--rounds", "1", "--slice", "0.2", "--quiet", "--json", "-o", "/tmp/d5-cluster-test")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            for record in map(json.loads, result.stdout.splitlines()[1:]):
+                self.assertEqual(record["details"]["nodes"], [0, 1])
+                rate = record["metrics"]["busbw"]["median"] * 8  # of 2 ranks: the bytes in each direction
+                self.assertLess(rate, 1.1e9)
+                self.assertGreater(rate, 0.3e9)
+        self.assertEqual(run("down", "--name", NAME).returncode, 0)
+        self.assertEqual(left_over(), [])
+
+    def test_what_a_dead_owner_left_is_removed(self):
+        shell = subprocess.Popen(["sleep", "100"])
+        self.up("--owner", str(shell.pid))
+        refused = run("up", "--name", NAME, "--nodes", "2")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("is up already", refused.stderr)
+        inside = subprocess.Popen([d5, "cluster", "exec", "--name", NAME, "--", "sleep", "100"])
+        time.sleep(0.5)
+        shell.kill()
+        shell.wait()
+        self.up()  # again: the first one, with what ran in it, is gone
+        self.assertNotEqual(inside.wait(timeout=10), 0)
+        run("down", "--name", NAME)
+        self.assertEqual(left_over(), [])
+
+    def test_a_crash_while_it_is_made_leaves_nothing(self):
+        for seconds in (0.03, 0.08, 0.15):
+            process = subprocess.Popen([d5, "cluster", "up", "--name", NAME, "--nodes", "20"], stdout=subprocess.DEVNULL)
+            time.sleep(seconds)
+            process.kill()
+            process.wait()
+            time.sleep(0.1)
+            run("down", "--name", NAME)
+            self.assertEqual(left_over(), [], seconds)
+
+    def test_wrong_usage(self):
+        for words, text in [(("--rate", "fast"), "fast"), (("--nodes", "0"), "0 nodes"), (("--name", "a;b"), "a;b")]:
+            result = run("up", "--name", NAME, *words) if words[0] != "--name" else run("up", *words)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(text, result.stderr)
+        self.assertEqual(run("exec", "--name", "none", "--", "true").returncode, 2)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        refused = run("up", "--name", NAME)
+        print("skipped:", refused.stderr)
+        sys.exit(77 if refused.returncode == 2 and "root" in refused.stderr else 1)
+    tried = run("up", "--name", NAME, "--nodes", "1")
+    run("down", "--name", NAME)
+    if tried.returncode != 0:
+        print("skipped: no namespaces here:", tried.stderr)
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The check of collectives finds single wrong elements; bounds and factors are those of the literature; a plan run by
+// threads becomes records.
+#include "d5/bench/comm.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "d5/distributed/communicators/threads.hpp"
+
+namespace d5 {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(CommCheck, one_wrong_element_or_one_wrong_bit_is_found) {
+  for (const char* dtype : {"f32", "bf16", "i8", "u64"}) {
+    const CommGroup group{.dtype = parse_dtype(dtype), .bytes = 4096};
+    run_ranks({.ranks = 3}, [&](Communicator& c) {
+      Operation op = operation_of(group, 3);
+      const CommCheck check(group, op, c.rank(), 3);
+      std::vector<std::byte> input(4096), output(4096);
+      check.fill_exact(input.data());
+      op.input = input.data();
+      op.output = output.data();
+      c.run(op);
+      EXPECT_EQ(check.wrong_exact(output.data()), 0);
+      output[1002] ^= std::byte{1};
+      output[4095] ^= std::byte{0x40};
+      EXPECT_EQ(check.wrong_exact(output.data()), 2) << dtype;
+    });
+  }
+}
+
+TEST(CommCheck, reals_may_round_but_not_more) {
+  const CommGroup group{.reduction = Reduction::mean, .bytes = 4000};
+  run_ranks({.ranks = 4}, [&](Communicator& c) {
+    Operation op = operation_of(group, 4);
+    const CommCheck check(group, op, c.rank(), 4);
+    std::vector<float> input(1000), output(1000);
+    check.fill_real(input.data());
+    op.input = input.data();
+    op.output = output.data();
+    c.run(op);
+    EXPECT_EQ(check.wrong_real(output.data()), 0);
+    output[7] += 1e-5f;
+    EXPECT_EQ(check.wrong_real(output.data()), 1);
+    std::memset(output.data(), 0xff, 4000);  // not a number anywhere
+    EXPECT_EQ(check.wrong_real(output.data()), 1000);
+  });
+}
+
+TEST(CommBound, factors_and_times_are_those_of_the_books) {
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::allreduce, 4), 1.5);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::all_to_all, 4), 0.75);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::broadcast, 4), 1);
+  // 100 MB over 4 nodes at 1 Gbit/s: 1.2 s. Five ranks need three steps.
+  EXPECT_NEAR(alpha_beta_bound(Collective::allreduce, 4, 1e8, 0, 8e-9), 1.2, 1e-12);
+  EXPECT_NEAR(alpha_beta_bound(Collective::broadcast, 5, 0, 1e-6, 8e-9), 3e-6, 1e-15);
+  EXPECT_EQ(alpha_beta_bound(Collective::allreduce, 1, 1e8, 1, 1), 0);
+}
+
+TEST(CommPlan, survives_the_way_to_the_ranks) {
+  CommPlan plan;
+  plan.ranks = 3;
+  plan.groups = {{Collective::scatter, DType::bf16, Reduction::max, 12345, 2, 0.25, {"tree", "auto"}}};
+  EXPECT_EQ(to_json(comm_plan_from_json(to_json(plan))), to_json(plan));
+}
+
+TEST(CommPlan, sizes_of_blocks_are_of_all_ranks_together) {
+  EXPECT_EQ(operation_of({.collective = Collective::allgather, .bytes = 4096}, 4).count, 256);
+  EXPECT_EQ(operation_of({.collective = Collective::allreduce, .bytes = 4096}, 4).count, 1024);
+}
+
+TEST(CommRecords, a_plan_run_by_threads_becomes_records) {
+  CommPlan plan;
+  plan.communicator = "threads";
+  plan.ranks = 3;
+  plan.rounds = 2;
+  plan.slice_s = 0.001;
+  plan.groups = {{.bytes = 40'000, .algorithms = {"ring", "plain", "auto"}},
+                 {.collective = Collective::gather, .bytes = 300, .root = 1, .algorithms = {"tree", "ring"}}};
+  const communicators::Entry& entry = open_communicator("threads");
+  std::vector<Json> told;
+  run_ranks({.ranks = 3},
+            [&](Communicator& c) { run_comm_plan(c, entry, plan, [&](const Json& line) { told.push_back(line); }); });
+  const CommRun run{.fields = {{"communicator", "threads"}, {"ranks", 3}}, .launches = 1};
+  const std::vector<Record> records = comm_records(plan, run, told);
+  ASSERT_EQ(records.size(), 5u);
+  EXPECT_EQ(records[0].status, "passed");
+  EXPECT_EQ(records[1].status, "unsupported");
+  EXPECT_EQ(records[1].reason, "this communicator has no library");
+  EXPECT_EQ(records[2].status, "passed");
+  EXPECT_TRUE(records[2].details.contains("chosen"));
+  EXPECT_EQ(records[3].status, "passed");
+  EXPECT_EQ(records[4].status, "unsupported");
+  EXPECT_EQ(records[0].group, records[2].group);
+  EXPECT_NE(records[0].group, records[3].group);
+  EXPECT_DOUBLE_EQ(records[0].details["traffic"]["over_least"], 1.0);
+  EXPECT_DOUBLE_EQ(records[0].metric("bytes_sent")->median, 4 * 40'000);
+  EXPECT_EQ(records[0].samples.time_s.size(), records[0].samples.start_s.size());
+  EXPECT_THAT(records[3].rerun, testing::HasSubstr("d5 comm gather"));
+  EXPECT_THAT(records[3].rerun, testing::HasSubstr("--root 1"));
+}
+
+// Told by a rank whose result was wrong after timing: the case fails and has no speed.
+TEST(CommRecords, a_wrong_element_fails_the_case) {
+  CommPlan plan;
+  plan.groups = {{.bytes = 8, .algorithms = {"ring"}}};
+  const Json hello{{"what", "hello"}, {"alpha_s", 1e-6}, {"beta_s_per_byte", 1e-9}, {"nodes", {0, 0}}, {"library", ""}};
+  Json slice{{"what", "slice"}, {"group", 0}, {"algorithm", "ring"}, {"round", 0}, {"wrong", 1}, {"last", {1, 0}}};
+  slice["time_s"] = {1e-3};
+  slice["end_s"] = {5.0};
+  const auto records = comm_records(plan, {.fields = Json::object()}, {hello, slice});
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].status, "failed");
+  EXPECT_EQ(records[0].metric("time"), nullptr);
+}
+
+TEST(CommPlan, ranks_with_another_plan_are_found) {
+  CommPlan plan;
+  plan.communicator = "threads";
+  const communicators::Entry& entry = open_communicator("threads");
+  EXPECT_THROW(run_ranks({.ranks = 2, .time_limit_s = 5},
+                         [&](Communicator& c) {
+                           CommPlan mine = plan;
+                           mine.rounds = 1 + c.rank();
+                           run_comm_plan(c, entry, mine, [](const Json&) {});
+                         }),
+               Error);
+}
+
+}  // namespace
+}  // namespace d5

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/training/trainer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "d5/core/parallel.hpp"
+#include "fixture.hpp"
+
+namespace d5 {
+namespace {
+
+using testing::HasSubstr;
+
+std::unique_ptr<Backend> backend(const std::string& name = "reference") { return open_backend(name); }
+
+uint64_t trained(TrainingSettings settings, Backend& on, TrainingResult* result = nullptr) {
+  Trainer trainer(std::move(settings), on);
+  const TrainingResult done = trainer.run();
+  if (result) *result = done;
+  return weights_hash(trainer.parameters());
+}
+
+std::string refusal(TrainingSettings settings) {
+  const auto on = backend();
+  try {
+    Trainer(std::move(settings), *on).run();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Trainer, LearnsWhatCanBeLearned) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.stop.epochs = 8;
+  Trainer trainer(settings, *on);
+  const TrainingResult result = trainer.run();
+  EXPECT_EQ(result.stopped, "epochs");
+  ASSERT_EQ(result.curve.size(), 8u);
+  EXPECT_EQ(result.steps, 8 * 10);
+  EXPECT_EQ(result.samples, 8 * 320);
+  EXPECT_GT(result.curve.back().test_quality, 0.95);
+  EXPECT_LT(result.curve.back().loss, result.curve.front().loss);
+  // The closed sum of a step.
+  const StepTimes& t = result.times;
+  EXPECT_NEAR(t.input + t.operators + t.optimizer + t.residual(), t.whole, 1e-9);
+  EXPECT_GE(t.residual(), 0);
+  EXPECT_LE(t.whole, result.seconds);
+}
+
+TEST(Trainer, SameSeedSameWeightsWhateverTheThreads) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  const uint64_t first = trained(settings, *on);
+  settings.loader_threads = 0;
+  EXPECT_EQ(trained(settings, *on), first);
+  settings.seed = 2;
+  EXPECT_NE(trained(settings, *on), first);
+}
+
+// One step of gradient descent on a network without hidden layer, against the formula:
+//   p -= lr * x^T (softmax(x p^T + b) - onehot) / n
+TEST(Trainer, AStepIsTheFormula) {
+  const auto on = backend();
+  TrainingSettings settings = little_training(
+      "mlp", {{"features", int64_t{64}}, {"width", int64_t{16}}, {"depth", int64_t{0}}, {"classes", int64_t{4}}});
+  settings.optimizer = {"sgd", {{"learning_rate", 0.5}}};
+  settings.sampler = "ordered";
+  settings.stop.steps = 1;
+  Trainer trainer(settings, *on);
+  NamedTensors before;
+  for (const auto& [name, value] : canonical_parameters(trainer.parameters())) before.emplace_back(name, value.clone());
+  trainer.run();
+  const auto find = [](const NamedTensors& all, const std::string& ending) {
+    for (const auto& [name, value] : all)
+      if (name.ends_with(ending)) return value.clone();
+    return Tensor();
+  };
+  const NamedTensors after = canonical_parameters(trainer.parameters());
+  const Tensor w = find(before, "weight"), b = find(before, "bias");
+  ASSERT_TRUE(w.present() && b.present());
+  std::vector<double> dw(4 * 64), db(4);
+  for (Index i = 0; i < 32; ++i) {
+    Sample sample(2);
+    settings.train->read(0, i, sample);
+    const auto x = sample[0].values<float>();
+    double score[4], sum = 0;
+    for (size_t c = 0; c < 4; ++c) {
+      score[c] = b.values<float>()[c];
+      for (size_t k = 0; k < 64; ++k) score[c] += static_cast<double>(w.values<float>()[c * 64 + k]) * x[k];
+      sum += std::exp(score[c]);
+    }
+    for (size_t c = 0; c < 4; ++c) {
+      const double d = (std::exp(score[c]) / sum - (sample[1].values<int64_t>()[0] == static_cast<int64_t>(c))) / 32;
+      db[c] += d;
+      for (size_t k = 0; k < 64; ++k) dw[c * 64 + k] += d * x[k];
+    }
+  }
+  const Tensor w1 = find(after, "weight"), b1 = find(after, "bias");
+  for (size_t i = 0; i < dw.size(); ++i) EXPECT_NEAR(w1.values<float>()[i], w.values<float>()[i] - 0.5 * dw[i], 1e-6);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(b1.values<float>()[i], b.values<float>()[i] - 0.5 * db[i], 1e-6);
+}
+
+// The mean of two halves is the mean of the whole: only rounding may differ.
+TEST(Trainer, AccumulatedGradientsAreThoseOfTheWholeBatch) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.stop.steps = 4;
+  Trainer whole(settings, *on);
+  whole.run();
+  settings.accumulate = 4;
+  Trainer parts(settings, *on);
+  EXPECT_EQ(parts.run().steps, 4);
+  const NamedTensors a = canonical_parameters(whole.parameters()), b = canonical_parameters(parts.parameters());
+  for (size_t p = 0; p < a.size(); ++p)
+    for (Index i = 0; i < a[p].second.elements(); ++i)
+      EXPECT_NEAR(a[p].second.values<float>()[static_cast<size_t>(i)],
+                  b[p].second.values<float>()[static_cast<size_t>(i)], 2e-6);
+}
+
+TEST(Trainer, TheLastShortBatchIsTrainedOn) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.train = little_images("train", 100);  // 32, 32, 32, 4
+  settings.stop.epochs = 1;
+  TrainingResult result;
+  trained(settings, *on, &result);
+  EXPECT_EQ(result.steps, 4);
+  EXPECT_EQ(result.samples, 100);
+}
+
+// Ranks take disjoint samples of the same order, and the same number of steps.
+TEST(Trainer, RanksShareTheOrder) {
+  const auto on = backend();
+  for (int rank = 0; rank < 3; ++rank) {
+    TrainingSettings settings = little_training();
+    settings.rank = rank;
+    settings.ranks = 3;
+    settings.batch = 16;
+    settings.stop.epochs = 1;
+    TrainingResult result;
+    trained(settings, *on, &result);
+    EXPECT_EQ(result.steps, 320 / 3 / 16) << rank;
+  }
+}
+
+TEST(Trainer, StopsAtTheTargetAndSaysWhen) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.stop = {.epochs = 50, .target = 0.9};
+  TrainingResult result;
+  trained(settings, *on, &result);
+  EXPECT_EQ(result.stopped, "target");
+  EXPECT_LT(result.curve.size(), 50u);
+  ASSERT_TRUE(result.seconds_to_target);
+  EXPECT_LE(*result.seconds_to_target, result.seconds);
+  EXPECT_EQ(*result.epochs_to_target, static_cast<double>(result.curve.size()));
+}
+
+TEST(Trainer, StopsByTimeAndByPlateau) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.stop = {.epochs = 100000, .seconds = 0.2};
+  TrainingResult result;
+  trained(settings, *on, &result);
+  EXPECT_EQ(result.stopped, "time");
+  EXPECT_GE(result.seconds, 0.2);
+  settings = little_training();
+  settings.optimizer = {"sgd", {{"learning_rate", 0.0}}};
+  settings.stop = {.epochs = 100, .plateau = 2};
+  trained(settings, *on, &result);
+  EXPECT_EQ(result.stopped, "plateau");
+  EXPECT_EQ(result.curve.size(), 3u);
+}
+
+TEST(Trainer, ADivergedLossIsNamedWithItsPlace) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.optimizer = {"sgd", {{"learning_rate", 1e30}}};
+  TrainingResult result;
+  trained(settings, *on, &result);
+  EXPECT_EQ(result.stopped, "diverged");
+  EXPECT_THAT(result.reason,
+              testing::ContainsRegex("the loss is (-?nan|inf) at epoch 1, batch [0-9]+ \\(step [0-9]+\\)"));
+}
+
+TEST(Trainer, RefusesWhatDoesNotFit) {
+  TrainingSettings settings = little_training();
+  settings.batch = 400;
+  EXPECT_THAT(refusal(settings), HasSubstr("a batch of 400 is larger than the training set of 320 samples"));
+  settings = little_training("mlp", {{"features", int64_t{64}}, {"width", int64_t{16}}, {"classes", int64_t{3}}});
+  EXPECT_THAT(refusal(settings), HasSubstr("'label' of the data has 4 classes; mlp has 3: give it --classes 4"));
+  settings = little_training("mlp", {{"features", int64_t{60}}, {"width", int64_t{16}}, {"classes", int64_t{4}}});
+  EXPECT_THAT(refusal(settings), HasSubstr("with 64 values; 'features' of mlp takes 60"));
+  settings = little_training();
+  settings.accumulate = 3;
+  EXPECT_THAT(refusal(settings), HasSubstr("a batch of 32 is not divided evenly into 3 micro-batches"));
+  settings = little_training();
+  settings.optimizer = {"momentum", {{"learning_rat", 0.1}}};
+  EXPECT_THAT(refusal(settings), HasSubstr("learning_rate"));
+}
+
+// A label beyond the classes where the data does not say how many it has.
+TEST(Trainer, ALabelBeyondTheClassesIsNamedWithItsSample) {
+  TrainingSettings settings = little_training();
+  class Wrong final : public Dataset {
+   public:
+    explicit Wrong(std::shared_ptr<const Augmented> good) : good_(std::move(good)), fields_(good_->fields()) {
+      fields_[1].classes.reset();
+    }
+    const std::vector<Field>& fields() const override { return fields_; }
+    Index size() const override { return good_->data().size(); }
+    std::string where(Index i) const override { return good_->data().where(i); }
+    void read(Index i, Sample& into) const override {
+      good_->read(0, i, into);
+      if (i == 40) into[1].values<int64_t>()[0] = 12;
+    }
+
+   private:
+    std::shared_ptr<const Augmented> good_;
+    std::vector<Field> fields_;
+  };
+  settings.sampler = "ordered";
+  settings.train = std::make_shared<const Augmented>(std::make_shared<const Wrong>(little_images("train")),
+                                                     std::vector<AugmentationStep>{}, 1);
+  EXPECT_THAT(refusal(settings), HasSubstr("sample 40 is of class 12; the network has 4 classes, 0 to 3"));
+}
+
+class Counting final : public TrainingEvents {
+ public:
+  void before(TrainingEvent event, const TrainingView&) override { order.push_back("before " + name(event)); }
+  void after(TrainingEvent event, const TrainingView& view) override {
+    order.push_back("after " + name(event));
+    if (event == TrainingEvent::optimizer_step) losses.push_back(view.loss);
+  }
+  std::string stop() override { return losses.size() == 3 ? "enough" : ""; }
+  std::vector<std::string> order;
+  std::vector<double> losses;
+};
+
+TEST(Trainer, EventsComeInOrderAndMayStop) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.test = little_images("test", 32);
+  Counting counting;
+  settings.events.push_back(&counting);
+  TrainingResult result;
+  trained(settings, *on, &result);
+  EXPECT_EQ(result.stopped, "enough");
+  EXPECT_EQ(result.steps, 3);
+  const std::vector<std::string> step{"before sampling", "after sampling",        "before batch",
+                                      "after batch",     "before optimizer_step", "after optimizer_step"};
+  std::vector<std::string> expected{"before training", "before epoch", "before training_set"};
+  for (int i = 0; i < 3; ++i) expected.insert(expected.end(), step.begin(), step.end());
+  expected.insert(expected.end(), {"after training_set", "before test_set", "before batch", "after batch",
+                                   "after test_set", "after epoch", "after training"});
+  EXPECT_EQ(counting.order, expected);
+}
+
+}  // namespace
+}  // namespace d5
