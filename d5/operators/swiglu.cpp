@@ -2,6 +2,8 @@
 // A gated activation (Shazeer, 2020; ONNX SwiGLU): Swish of the gate A times B, of the same shape.
 //   s = sigmoid(alpha a)      y = a s b
 //   da = dy b s (1 + alpha a (1 - s))      db = dy a s
+#include <concepts>
+
 #include "d5/operators/elementwise.hpp"
 
 namespace d5 {
@@ -20,7 +22,10 @@ struct SwiGlu : BinaryFunction {
     if (in[0].shape != in[1].shape)
       throw Error("{} A is {} and B is {}; one shape is wanted", place, to_string(in[0].shape), to_string(in[1].shape));
   }
-  double operator()(double a, double b) const { return a * gate(a) * b; }
+  template <std::floating_point T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(a * gate(a) * b);
+  }
   double slope(size_t input, double a, double b) const {
     return input == 1 ? a * gate(a) : b * gate(a) * (1 + alpha * a * (1 - gate(a)));
   }

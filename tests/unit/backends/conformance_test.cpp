@@ -78,7 +78,7 @@ class Conformance : public testing::TestWithParam<Setting> {
       const OperatorCase one = entry.describe(complete_values(op, entry, values), dtype);
       if (pass == Pass::backward && !has_gradient(one)) continue;
       if (inputs == InputValues::integers && !exact_on_integers(op, one, pass)) continue;
-      const Graph graph = [&] {
+      const Graph graph = [&, &op = op] {
         try {
           return single_node_graph(op, one);
         } catch (const Error&) {

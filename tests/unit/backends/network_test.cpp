@@ -72,7 +72,8 @@ Results run(const Graph& graph, const std::string& backend, CompileOptions optio
     if (spec.dtype != DType::f32 || graph.constants.contains(name)) continue;
     const bool outer = std::ranges::find(graph.outputs, name) != graph.outputs.end();
     if (outer || options.keeps(name)) results.values[name] = executable->read(Role::value, name, slot);
-    const bool input = std::ranges::any_of(graph.inputs, [&](const GraphInput& in) { return in.name == name; });
+    const bool input =
+        std::ranges::any_of(graph.inputs, [&, &name = name](const GraphInput& in) { return in.name == name; });
     if (training && (input || options.keeps(name)) && has_gradient(name))
       results.gradients[name] = executable->read(Role::gradient, name, slot);
   }

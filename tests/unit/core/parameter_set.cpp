@@ -71,7 +71,7 @@ TEST(ParameterSet, ANarrowComputeTypeHasItsOwnRegion) {
 }
 
 TEST(ParameterSet, WrongUseIsAnError) {
-  EXPECT_THAT([] { ParameterSet(DType::i8); },
+  EXPECT_THAT([] { ParameterSet{DType::i8}; },
               ThrowsMessage<Error>("[parameters] a set cannot compute in i8. Legal: f32, f16, bf16"));
   ParameterSet set(DType::bf16);
   set.add(parameter("conv1.weight", {4}));

@@ -12,10 +12,13 @@ foreach(set IN LISTS loop_sets)
   add_library(d5_onednn_loops_${set} OBJECT ${loop_sources})
   target_compile_definitions(d5_onednn_loops_${set} PRIVATE D5_ISA=${set})
   target_include_directories(d5_onednn_loops_${set} PRIVATE ${PROJECT_SOURCE_DIR})
-  # Speed is what these files are for, whatever the build type. errno and floating-point traps are nobody's business here;
-  # everything else is IEEE arithmetic, on which the elementary functions rely.
-  target_compile_options(d5_onednn_loops_${set} PRIVATE -O3 -fno-math-errno -fno-trapping-math -fopenmp-simd
-                         ${loop_options_${set}})
+  # Speed is what these files are for, whatever the build type; under sanitizers, whose checks stand between the elements, it
+  # cannot be had. errno and floating-point traps are nobody's business here; everything else is IEEE arithmetic, on which
+  # the elementary functions rely.
+  target_compile_options(d5_onednn_loops_${set} PRIVATE -fno-math-errno -fno-trapping-math -fopenmp-simd ${loop_options_${set}})
+  if(NOT D5_SANITIZE)
+    target_compile_options(d5_onednn_loops_${set} PRIVATE -O3)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Threading a bound (x < low ? low : x) computes what follows twice, once for the constant. GCC 12 takes operands of
     # its own intrinsics that do not count for uninitialised ones.

@@ -48,7 +48,7 @@ struct HardSigmoid {  // a: alpha, b: beta
   D5_INLINE static Vector value(Vector x, const Parameters& p) { return ramp(p.a * x + p.b); }
   D5_INLINE static Vector slope(Vector x, const Parameters& p) {
     const Vector line = p.a * x + p.b;
-    return (line > 0.0f) & (line < 1.0f) ? p.a : 0.0f;
+    return ((line > 0.0f) & (line < 1.0f)) ? p.a : 0.0f;
   }
 };
 struct HardSwish {

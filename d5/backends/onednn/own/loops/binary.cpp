@@ -37,7 +37,7 @@ struct Div {
 struct Pow {
   D5_VALUE(pow_of(a, b))
   D5_SLOPES(b == 0.0f ? 0.0f : dy * (b * pow_of(a, b - 1.0f)),
-            (a == 0.0f) & (b >= 0.0f) ? 0.0f : dy * (pow_of(a, b) * log_of(a)))
+            ((a == 0.0f) & (b >= 0.0f)) ? 0.0f : dy*(pow_of(a, b) * log_of(a)))
 };
 struct PowValue {  // usual: 0 < a < infinity (of its bits less one 0 has the largest), |b| < 2^100
   static constexpr uint32_t bound = 0x7f7fffffu;
@@ -60,7 +60,7 @@ struct Mod {
   D5_INLINE static Vector rest(Vector a, Vector b) {
     const float infinity = __builtin_inff();
     const Vector finite = a - floor_of(a / b) * b, other = a * b < 0.0f ? b : a;
-    const Vector value = (absolute(b) == infinity) & (absolute(a) < infinity) ? other : finite;
+    const Vector value = ((absolute(b) == infinity) & (absolute(a) < infinity)) ? other : finite;
     return value == 0.0f ? (b < 0.0f ? -0.0f : 0.0f) : value;
   }
   D5_VALUE(rest(a, b))
@@ -138,7 +138,7 @@ struct Clip {  // limits are -inf and inf where they are absent
   }
   template <int>
   D5_INLINE static Vector slope(Vector x, Vector low, Vector high, Vector dy) {
-    return (x >= low) & (x <= high) ? dy : 0.0f;
+    return ((x >= low) & (x <= high)) ? dy : 0.0f;
   }
 };
 

@@ -30,9 +30,9 @@ D5_TILE(gradient_of_l2, 3, b[i] == 0.0f ? 0.0f : c[i] * (a[i] / b[i]))       // 
 D5_TILE(gradient_of_square, 2, 2.0f * a[i] * b[i])                           // x, dy
 D5_TILE(gradient_of_log_sum_exp, 3, c[i] * exp_of(a[i] - b[i]))              // x, y, dy
 D5_TILE(gradient_of_product, 4,                                              // x, dy, product, zeros
-        d[i] == 0.0f                      ? b[i] * (c[i] / a[i])
-        : (d[i] == 1.0f) & (a[i] == 0.0f) ? b[i] * c[i]
-                                          : 0.0f)
+        d[i] == 0.0f                        ? b[i] * (c[i] / a[i])
+        : ((d[i] == 1.0f) & (a[i] == 0.0f)) ? b[i] * c[i]
+                                            : 0.0f)
 
 // Softmax of columns: x, top, sum (its logarithm); y, dy, sum.
 D5_TILE(softmax, 3, exp_of(a[i] - b[i]) / c[i])
