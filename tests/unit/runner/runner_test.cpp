@@ -322,16 +322,22 @@ TEST(Runner, RecordsComeAsGroupsEnd) {
 
 TEST(Runner, InterruptionAbandonsTheGroupAndLeavesNoProcess) {
   std::atomic<bool> interrupted = false;
+  std::atomic<bool> first_is_done = false;
   std::vector<Record> records;
   std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    for (int i = 0; i < 3000 && !first_is_done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the second group hangs by now
     interrupted = true;
   });
   RunOptions options;
   options.launches = 1;
   run_cases(
       {fake_case("a"), with(fake_case("a", "hang"), "m", 2), with(fake_case("b"), "m", 2)}, options,
-      [&](const Record& record) { records.push_back(record); }, {}, interrupted);
+      [&](const Record& record) {
+        records.push_back(record);
+        first_is_done = true;
+      },
+      {}, interrupted);
   later.join();
   EXPECT_EQ(records.size(), 1u);
   EXPECT_TRUE(no_child_is_left());
