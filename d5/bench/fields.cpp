@@ -53,4 +53,15 @@ void complete_fields(const std::string& place, const std::vector<CaseField>& fie
     throw FieldError("threads", fmt::format("{} threads is {}; 1 to 4096 are legal", place, threads));
 }
 
+std::optional<Outcome> open_backend_of(const Json& fields, std::unique_ptr<Backend>& backend) {
+  try {
+    backend = open_backend(fields.at("backend").get<std::string>());
+    return {};
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    return Outcome{.status = "unsupported", .reason = error.what()};
+  }
+}
+
 }  // namespace d5

@@ -2,12 +2,16 @@
 // The fields of a case: names, defaults and what is legal. Whatever is wrong is a FieldError that names the field.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "d5/bench/session.hpp"
 
 namespace d5 {
+
+class Backend;
 
 struct CaseField {
   std::string name;
@@ -19,5 +23,8 @@ void check_names(const std::string& place, const std::vector<std::string>& legal
 // Values of these fields into `result`, given or default. Threads, backend and device are looked at closely where they
 // are among them.
 void complete_fields(const std::string& place, const std::vector<CaseField>&, const Json& given, Json& result);
+
+// Opens the backend that the case names; where it is off the case is unsupported, with the reason.
+std::optional<Outcome> open_backend_of(const Json& fields, std::unique_ptr<Backend>&);
 
 }  // namespace d5

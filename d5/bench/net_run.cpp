@@ -2,6 +2,7 @@
 #include "d5/bench/net_run.hpp"
 
 #include "d5/backends/memory_limit.hpp"
+#include "d5/bench/fields.hpp"
 #include "d5/bench/net_division.hpp"
 #include "d5/bench/step_split.hpp"
 #include "d5/bench/times_itself.hpp"
@@ -55,13 +56,7 @@ void NetRun::run_once(Executable& executable) {
 Outcome NetRun::open(Depth depth) {
   Outcome outcome;
   set_threads(fields_.at("threads").get<int>());
-  try {
-    backend_ = open_backend(fields_.at("backend").get<std::string>());
-  } catch (const UsageError&) {
-    throw;
-  } catch (const Error& error) {
-    return {.status = "unsupported", .reason = error.what()};
-  }
+  if (auto off = open_backend_of(fields_, backend_)) return *off;
   graph_ = network_of(fields_);
   if (auto reason = backend_->why_not(graph_, options_)) return {.status = "unsupported", .reason = *reason};
   Json& details = outcome.details;

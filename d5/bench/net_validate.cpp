@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "d5/bench/fields.hpp"
 #include "d5/bench/meters.hpp"
 #include "d5/bench/net_case.hpp"
 #include "d5/bench/net_problem.hpp"
@@ -86,13 +87,7 @@ class ValidateSession final : public Session {
   Outcome prepare(Depth depth) override {
     if (depth == Depth::list) return {};
     set_threads(fields_.at("threads").get<int>());
-    try {
-      backend_ = open_backend(fields_.at("backend").get<std::string>());
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Error& error) {
-      return {.status = "unsupported", .reason = error.what()};
-    }
+    if (auto off = open_backend_of(fields_, backend_)) return *off;
     const Graph graph = network_of(fields_);
     ValidateOptions options{.compile = net_compile_options(fields_), .seed = fields_.at("seed").get<uint64_t>()};
     if (auto reason = backend_->why_not(graph, options.compile)) return {.status = "unsupported", .reason = *reason};

@@ -8,6 +8,7 @@
 
 #include "d5/backends/backend.hpp"
 #include "d5/bench/compare_values.hpp"
+#include "d5/bench/fields.hpp"
 #include "d5/bench/rounding_flips.hpp"
 #include "d5/bench/session.hpp"
 #include "d5/core/convert.hpp"
@@ -269,13 +270,7 @@ class OnnxTestSession final : public Session {
     const fs::path folder = fields_.at("folder").get<std::string>();
     set_threads(fields_.value("threads", threads()));
     std::unique_ptr<Backend> backend;
-    try {
-      backend = open_backend(fields_.at("backend").get<std::string>());
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Error& error) {
-      return {.status = "unsupported", .reason = error.what()};
-    }
+    if (auto off = open_backend_of(fields_, backend)) return *off;
     const Graph as_read = read_onnx(network_of(folder));
     if (const auto reason = unknown_operator_as_read(as_read)) return {.status = "unsupported", .reason = *reason};
     const Graph graph = modernise(as_read);

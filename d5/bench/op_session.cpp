@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "d5/bench/fields.hpp"
 #include "d5/bench/op_case.hpp"
 #include "d5/bench/problem.hpp"
 #include "d5/bench/step_timer.hpp"
@@ -47,13 +48,7 @@ class OpSession final : public Session {
     if (depth == Depth::list) return outcome;
     const std::string op = fields_.at("operator"), backend = fields_.at("backend");
     set_threads(fields_.at("threads").get<int>());
-    try {
-      backend_ = open_backend(backend);
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Error& error) {
-      return {.status = "unsupported", .reason = error.what()};
-    }
+    if (auto off = open_backend_of(fields_, backend_)) return *off;
     const OperatorCase one = describe(fields_);
     const Graph graph = single_node_graph(op, one);
     for (const auto& [name, spec] : infer_specs(graph))

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "d5/bench/fields.hpp"
 #include "d5/bench/progress.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/core/parallel.hpp"
@@ -97,13 +98,7 @@ class TrainSession final : public Session {
   Outcome prepare(Depth depth) override {
     if (depth == Depth::list) return {};
     set_threads(fields_.at("threads").get<int>());
-    try {
-      backend_ = open_backend(fields_.at("backend").get<std::string>());
-    } catch (const UsageError&) {
-      throw;
-    } catch (const Error& error) {
-      return {.status = "unsupported", .reason = error.what()};
-    }
+    if (auto off = open_backend_of(fields_, backend_)) return *off;
     if (depth < Depth::measure) shorten();
     TrainingCase described = training_case(fields_, depth < Depth::measure);
     TrainingSettings& settings = described.settings;

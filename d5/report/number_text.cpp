@@ -40,4 +40,9 @@ std::pair<std::string_view, double> time_unit(double seconds) {
   return {"ns", 1e9};
 }
 
+std::string seconds_text(double seconds) {
+  const auto [unit, factor] = time_unit(seconds);
+  return fmt::format("{:.3g} {}", seconds * factor, unit);
+}
+
 }  // namespace d5

@@ -20,5 +20,6 @@ std::string interval_text(const Interval& interval, int decimals);  // "14.58 ..
 
 // The unit of time in which `seconds` reads best: {"ms", 1e3}.
 std::pair<std::string_view, double> time_unit(double seconds);
+std::string seconds_text(double seconds);  // "14.6 ms": three significant digits
 
 }  // namespace d5

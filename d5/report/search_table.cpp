@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "d5/report/case_fields.hpp"
 #include "d5/report/number_text.hpp"
 #include "d5/report/text_table.hpp"
 
@@ -16,13 +17,6 @@ namespace {
 using Json = nlohmann::json;
 
 const Json& search_of(const Record& record) { return record.details.at("search"); }
-
-std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
-
-std::string seconds_text(double seconds) {
-  const auto [unit, factor] = time_unit(seconds);
-  return fmt::format("{:.3g} {}", seconds * factor, unit);
-}
 
 double cost_of(const Record& record) {
   const Json cost = search_of(record).value("cost", Json());
@@ -84,7 +78,7 @@ std::string trials_table(const Group& group, bool colour) {
     const Json& search = search_of(*record);
     std::vector<Cell> cells{{search.at("trial").dump()}};
     for (const auto& [field, value] : search.at("values").items())
-      if (!group.per.contains(field)) cells.push_back({text_of(value)});
+      if (!group.per.contains(field)) cells.push_back({field_text(search.at("values"), field)});
     cells.push_back({fmt::format("{:.2g}", search.at("budget").get<double>())});
     if (!record->metric("test_" + quality)) {
       table.row(std::move(cells), {record->status + (record->reason.empty() ? "" : ": " + record->reason), Tone::bad});
@@ -139,7 +133,8 @@ std::string guideline(const std::vector<Group>& groups, bool colour) {
       continue;
     }
     std::vector<Cell> cells;
-    for (const auto& [field, value] : search_of(*group.best).at("values").items()) cells.push_back({text_of(value)});
+    const Json& best = search_of(*group.best).at("values");
+    for (const auto& [field, value] : best.items()) cells.push_back({field_text(best, field)});
     cells.push_back({number_or(*group.best, "test_" + quality, "-")});
     cells.push_back({number_or(*group.best, "epochs_to_target", "never")});
     const Metric* reached = group.best->metric("time_to_target");
@@ -167,9 +162,10 @@ std::string search_text(std::span<const Record> records, bool colour) {
   std::string text;
   for (const Group& group : groups) {
     if (group.trials.empty()) continue;
-    std::string title = fmt::format("{}, by {}", text_of(group.trials.front()->fields.at("network")),
+    std::string title = fmt::format("{}, by {}", field_text(group.trials.front()->fields, "network"),
                                     search_of(*group.trials.front()).at("method").get<std::string>());
-    for (const auto& [field, value] : group.per.items()) title += fmt::format(", {} {}", field, text_of(value));
+    for (const auto& [field, value] : group.per.items())
+      title += fmt::format(", {} {}", field, field_text(group.per, field));
     text += title + "\n" + trials_table(group, colour) + summary_of(group) + "\n";
   }
   if (groups.size() > 1) text += guideline(groups, colour);

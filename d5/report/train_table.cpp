@@ -10,6 +10,7 @@
 #include "d5/core/error.hpp"
 #include "d5/measure/distributions.hpp"
 #include "d5/measure/survival.hpp"
+#include "d5/report/case_fields.hpp"
 #include "d5/report/number_text.hpp"
 #include "d5/report/text_table.hpp"
 
@@ -19,17 +20,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-std::string text_of(const Json& fields, const char* name) {
-  const auto found = fields.find(name);
-  if (found == fields.end()) return {};
-  return found->is_string() ? found->get<std::string>() : found->dump();
-}
-
-std::string seconds_text(double seconds) {
-  const auto [unit, factor] = time_unit(seconds);
-  return fmt::format("{:.3g} {}", seconds * factor, unit);
-}
 
 std::string quality_name(const Record& record) {
   return record.details.value("training", Json::object()).value("quality", "accuracy");
@@ -61,9 +51,9 @@ std::string table_of(const std::string& network, const std::vector<const Record*
   std::vector<const char*> varying;
   std::string constant;
   for (const char* field : shown_fields) {
-    const std::string first = text_of(records.front()->fields, field);
+    const std::string first = field_text(records.front()->fields, field);
     const bool varies =
-        std::ranges::any_of(records, [&](const Record* record) { return text_of(record->fields, field) != first; });
+        std::ranges::any_of(records, [&](const Record* record) { return field_text(record->fields, field) != first; });
     if (varies)
       varying.push_back(field);
     else
@@ -80,7 +70,7 @@ std::string table_of(const std::string& network, const std::vector<const Record*
   table.column("stopped");
   for (const Record* record : records) {
     std::vector<Cell> cells;
-    for (const char* field : varying) cells.push_back({text_of(record->fields, field)});
+    for (const char* field : varying) cells.push_back({field_text(record->fields, field)});
     const Json training = record->details.value("training", Json::object());
     const Metric* result = record->metric("test_" + quality);
     if (!result) {
@@ -126,9 +116,9 @@ std::string summary_of(const std::vector<const Record*>& runs) {
   if (values.empty()) return {};
   std::ranges::sort(values);
   const double middle = (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-  std::string text = fmt::format("{} {}, {} seeds: test {} median {:.4g}, from {:.4g} to {:.4g}",
-                                 text_of(runs.front()->fields, "backend"), text_of(runs.front()->fields, "optimizer"),
-                                 runs.size(), quality, middle, values.front(), values.back());
+  std::string text = fmt::format(
+      "{} {}, {} seeds: test {} median {:.4g}, from {:.4g} to {:.4g}", field_text(runs.front()->fields, "backend"),
+      field_text(runs.front()->fields, "optimizer"), runs.size(), quality, middle, values.front(), values.back());
   if (runs.front()->fields.value("target", 0.0) != 0) {
     const SurvivalMedian median = survival_median(lives);
     const auto reached = std::ranges::count_if(lives, [](const Lifetime& life) { return life.happened; });
@@ -163,7 +153,7 @@ std::string train_text(std::span<const Record> records, bool colour) {
   std::vector<std::pair<std::string, std::vector<const Record*>>> networks;
   for (const Record& record : records) {
     if (record.kind != "train") continue;
-    const std::string network = text_of(record.fields, "network");
+    const std::string network = field_text(record.fields, "network");
     auto known = std::ranges::find(networks, network, &std::pair<std::string, std::vector<const Record*>>::first);
     if (known == networks.end()) known = networks.insert(networks.end(), {network, {}});
     known->second.push_back(&record);

@@ -2,7 +2,7 @@
 // Search for good values by trials. A method works on points of a unit cube; what a coordinate means is the caller's
 // business (runner/search.hpp). Its answer is a function of the seed and of the trials so far, so that a search which
 // was cut off goes on from its records. One file per method in searches/; it ends with
-// D5_REGISTER(search_methods, "tpe", Tpe); the class has static members about, parameters() and default_trials.
+// D5_REGISTER(search_methods, "tpe", Tpe); the class has static members about and parameters().
 #pragma once
 
 #include <functional>
