@@ -60,6 +60,7 @@ class Augmented {
   const std::vector<Field>& fields() const;
   const Dataset& data() const { return *data_; }
   void read(Index epoch, Index sample, Sample& into) const;
+  void expect(Index sample) const { data_->expect(sample); }
 
  private:
   void read_after(size_t steps, Index epoch, Index sample, Sample& into) const;

@@ -39,6 +39,9 @@ class CifarFile : public Dataset {
     give_label(into, 1, labels[labels_ - 1], *this, i);
     if (labels_ == 2) give_label(into, 2, labels[0], *this, i);
   }
+  void expect(Index i) const override {
+    if (i >= 0 && i < size_) file_->expect(static_cast<uint64_t>(i) * record_, record_);
+  }
   std::string where(Index i) const override { return fmt::format("{}, record {}", file_->name(), i); }
 
  private:

@@ -43,6 +43,11 @@ class Joined : public Dataset {
     const size_t shard = shard_of(i);
     shards_[shard]->read(i - starts_[shard], into);
   }
+  void expect(Index i) const override {
+    if (i < 0 || i >= size_) return;
+    const size_t shard = shard_of(i);
+    shards_[shard]->expect(i - starts_[shard]);
+  }
   std::string where(Index i) const override {
     const size_t shard = shard_of(i);
     return shards_[shard]->where(i - starts_[shard]);

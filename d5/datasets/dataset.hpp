@@ -31,6 +31,8 @@ class Dataset {
   // Sample i, from any thread. A tensor that is present in `into` (a row of a batch, of the field's shape) is written;
   // for an absent one a tensor is put there, which may be a view of a mapped file. Throws SampleError.
   virtual void read(Index i, Sample& into) const = 0;
+  // This thread reads sample i soon: the time to ask for its bytes. Any i; nothing happens that could be seen.
+  virtual void expect(Index) const {}
   // Where sample i lies, for messages: "t10k-images.idx, image 7", "train.tar, n01440764/1.jpg".
   virtual std::string where(Index i) const = 0;
 

@@ -159,6 +159,7 @@ class Decoded : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return encoded_->size(); }
   std::string where(Index i) const override { return encoded_->where(i); }
+  void expect(Index i) const override { encoded_->expect(i); }
   void read(Index i, Sample& into) const override {
     Tensor image = std::exchange(into.at(image_), Tensor());
     encoded_->read(i, into);

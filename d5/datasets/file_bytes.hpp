@@ -2,6 +2,7 @@
 // The contents of a file: mapped, or in memory where they had to be unpacked first. Any thread may read.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +11,15 @@
 #include "d5/datasets/dataset.hpp"
 
 namespace d5 {
+
+// Asks for bytes in memory that are copied soon. Copies of scattered samples wait for memory most of the time; asked
+// for one or two samples ahead, into the second cache, they take half as long. Processors go on alone after the first
+// pages.
+inline void expect_bytes(const void* from, uint64_t bytes) {
+  constexpr uint64_t line = 64, most = 16 << 10;
+  for (uint64_t at = 0; at < std::min(bytes, most); at += line)
+    __builtin_prefetch(static_cast<const char*>(from) + at, 0, 1);
+}
 
 class FileBytes : public std::enable_shared_from_this<FileBytes> {
  public:
@@ -35,6 +45,9 @@ class FileBytes : public std::enable_shared_from_this<FileBytes> {
   // Field `field` of a sample: copied into the tensor that is there, else a view of these bytes. Only where the stored
   // bytes are the elements as they are in memory; an address that is not aligned to its element gives a copy.
   void give(Sample& into, size_t field, DType, const Shape&, uint64_t offset) const;
+  void expect(uint64_t offset, uint64_t bytes) const {
+    if (holds(offset, bytes)) expect_bytes(data_ + offset, bytes);
+  }
 
  private:
   FileBytes() = default;

@@ -96,6 +96,10 @@ class IdxDataset : public Dataset {
     give_row(values_, i, into, 0, *fields_[0].shape);
     if (fields_.size() == 2) give_label(into, 1, labels_[static_cast<size_t>(i)], *this, i);
   }
+  void expect(Index i) const override {
+    const auto bytes = static_cast<uint64_t>(storage_bytes(values_.dtype, values_.row.elements()));
+    if (i >= 0 && i < values_.rows) values_.bytes->expect(values_.offset + static_cast<uint64_t>(i) * bytes, bytes);
+  }
   std::string where(Index i) const override { return fmt::format("{}, sample {}", path_, i); }
 
  private:
@@ -125,7 +129,7 @@ std::string labels_beside(const std::string& path) {
   return labels;
 }
 
-void write_array(const Dataset& dataset, size_t field, bool drop_channel, const std::string& path) {
+void write_array(const Dataset& dataset, size_t field, bool drop_channel, FileWriter& file) {
   const Field& described = dataset.fields()[field];
   const bool label = described.dtype == DType::i64;
   DType type = described.dtype;
@@ -139,7 +143,6 @@ void write_array(const Dataset& dataset, size_t field, bool drop_channel, const 
   if (drop_channel) sizes.erase(sizes.begin() + 1);
   if (sizes.size() > 255 || std::ranges::any_of(sizes, [](Index n) { return n > 0xffffffff; }))
     throw UsageError("[idx] cannot hold {} samples of [{}]", dataset.size(), to_string(*described.shape));
-  FileWriter file(path);
   const std::array<uint8_t, 4> head{0, 0, code->first, static_cast<uint8_t>(sizes.size())};
   file.write(head.data(), 4);
   for (const Index size : sizes) file.write(stored(static_cast<uint32_t>(size), std::endian::big).data(), 4);
@@ -150,7 +153,6 @@ void write_array(const Dataset& dataset, size_t field, bool drop_channel, const 
       swap_elements(row.data(), static_cast<size_t>(row.elements()), static_cast<size_t>(bits(type) / 8));
     file.write(row.data(), row.bytes());
   }
-  file.commit();
 }
 
 struct Idx {
@@ -178,13 +180,25 @@ struct Idx {
       throw UsageError("[idx] holds one field, or one and its label; here are {} fields", fields.size());
     const Shape& shape = *fields[0].shape;
     const bool grey = shape.rank() == 3 && shape[0] == 1 && fields[0].dtype == DType::u8;
-    write_array(dataset, 0, grey, path);
-    if (!labelled) return;
-    std::string labels = options.text("labels", "auto");
+    std::string labels = labelled ? options.text("labels", "auto") : "none";
     if (labels == "auto") labels = labels_beside(path);
     if (labels.empty())
       throw UsageError("[idx] where do the labels go? Name the file NAME-images-idx3-ubyte, or say labels=FILE");
-    if (labels != "none") write_array(dataset, 1, false, labels);
+    // Both files or none.
+    FileWriter values_file(path);
+    write_array(dataset, 0, grey, values_file);
+    if (labels == "none") return values_file.commit();
+    {
+      FileWriter labels_file(labels);
+      write_array(dataset, 1, false, labels_file);
+      labels_file.commit();
+    }
+    try {
+      values_file.commit();
+    } catch (...) {
+      std::filesystem::remove(labels);
+      throw;
+    }
   }
 };
 

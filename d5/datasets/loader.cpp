@@ -17,6 +17,7 @@ namespace d5 {
 namespace {
 
 constexpr size_t most_named = 100;
+constexpr Index expected_ahead = 2;      // samples
 constexpr Index chunk_bytes = 64 << 10;  // of rows at least, so that taking the next chunk costs nothing beside it
 
 double seconds_now() {
@@ -201,6 +202,7 @@ std::vector<Loader::Work::Failure> Loader::Work::fill(const Chunk& chunk) {
   for (Index r = 0; r < chunk.count && !stop_.load(std::memory_order_relaxed); ++r) {
     const Index row = chunk.first + r, sample = wanted[static_cast<size_t>(r)];
     Sample& into = slot.rows[static_cast<size_t>(row)];
+    if (r + expected_ahead < chunk.count) data_->expect(wanted[static_cast<size_t>(r + expected_ahead)]);
     try {
       data_->read(slot.epoch, sample, into);
       for (size_t f = 0; f < into.size(); ++f) {

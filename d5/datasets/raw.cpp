@@ -54,6 +54,9 @@ class Raw : public Dataset {
       give_label(into, f, label, *this, i);
     }
   }
+  void expect(Index i) const override {
+    if (i >= 0 && i < samples_) file_->expect(data_ + static_cast<uint64_t>(i) * record_, record_);
+  }
 
  private:
   void read_header(const Json& header) {

@@ -51,8 +51,11 @@ bool is_array(const std::string& ending) { return ending == array_ending || endi
 
 class Tar : public Dataset {
  public:
-  Tar(const std::string& path, const std::string& labels, int64_t classes, bool keep) : file_(FileBytes::map(path)) {
-    index_ = RecordIndex::of(path, keep, [&] { return pass(labels); });
+  // The index that is kept is that of labels=auto; classes by folder where there are others are found anew.
+  Tar(const std::string& path, const std::string& labels, int64_t classes, bool keep)
+      : file_(FileBytes::map(path)), by_folder_(labels == "folder") {
+    index_ = RecordIndex::of(path, keep && !by_folder_, [&] { return pass(); });
+    labelled_ = labels != "none" && index_->has_labels();
     for (size_t f = 0; f < index_->fields().size(); ++f) {
       const std::string& ending = index_->fields()[f];
       Field field{field_name(ending), DType::u8, {}, {}};
@@ -68,7 +71,7 @@ class Tar : public Dataset {
       is_array_.push_back(is_array(ending));
       fields_.push_back(std::move(field));
     }
-    if (index_->has_labels())
+    if (labelled_)
       fields_.push_back({"label", DType::i64, Shape{}, classes ? classes : classes_up_to(index_->largest_label())});
   }
   const std::vector<Field>& fields() const override { return fields_; }
@@ -91,7 +94,14 @@ class Tar : public Dataset {
       }
       give_array(i, f, range, into);
     }
-    if (index_->has_labels()) give_label(into, parts, index_->label(i), *this, i);
+    if (labelled_) give_label(into, parts, index_->label(i), *this, i);
+  }
+  void expect(Index i) const override {
+    if (i < 0 || i >= size()) return;
+    for (size_t f = 0; f < index_->fields().size(); ++f) {
+      const RecordIndex::Range range = index_->range(i, f);
+      file_->expect(range.offset, range.size);
+    }
   }
 
  private:
@@ -117,7 +127,7 @@ class Tar : public Dataset {
     give_elements(*file_, header, range.offset, 0, header.shape, into, f);
   }
 
-  RecordIndex::Contents pass(const std::string& labels) const {
+  RecordIndex::Contents pass() const {
     struct Member {
       size_t sample, field;
       RecordIndex::Range range;
@@ -164,11 +174,11 @@ class Tar : public Dataset {
     found.ranges.assign(static_cast<size_t>(found.samples) * found.fields.size(), {0, RecordIndex::missing});
     for (const Member& member : members)
       found.ranges[member.sample * found.fields.size() + member.field] = member.range;
-    if (any_class && labels != "none") {
+    if (any_class && !by_folder_) {
       found.labels = std::move(written_labels);
-    } else if (labels != "none") {
+    } else {
       const std::set<std::string> classes(folders.begin(), folders.end());
-      if (labels == "folder" || (classes.size() > 1 && !classes.contains("")))
+      if (by_folder_ || (classes.size() > 1 && !classes.contains("")))
         for (const std::string& folder : folders)
           found.labels.push_back(std::distance(classes.begin(), classes.find(folder)));
     }
@@ -186,6 +196,7 @@ class Tar : public Dataset {
   }
 
   std::shared_ptr<const FileBytes> file_;
+  bool by_folder_, labelled_ = false;
   std::shared_ptr<const RecordIndex> index_;
   std::vector<Field> fields_;
   std::vector<FirstArray> arrays_;  // by field

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/datasets/tensor_dataset.hpp"
 
+#include "d5/datasets/file_bytes.hpp"
+
 namespace d5 {
 
 TensorDataset::TensorDataset(std::string name, std::vector<Field> fields, std::vector<Tensor> rows)
@@ -30,6 +32,12 @@ void TensorDataset::read(Index i, Sample& into) const {
     else
       into[f] = rows_[f].slice(i, 1).reshaped(*fields_[f].shape);
   }
+}
+
+void TensorDataset::expect(Index i) const {
+  if (i < 0 || i >= size_) return;
+  for (size_t f = 0; f < rows_.size(); ++f)
+    expect_bytes(static_cast<const char*>(rows_[f].data()) + static_cast<size_t>(i) * row_bytes_[f], row_bytes_[f]);
 }
 
 std::string TensorDataset::where(Index i) const { return fmt::format("{}, sample {}", name_, i); }

@@ -13,6 +13,7 @@ class TensorDataset final : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return size_; }
   void read(Index i, Sample& into) const override;
+  void expect(Index i) const override;
   std::string where(Index i) const override;
 
  private:

@@ -16,6 +16,9 @@ class Renumbered : public Dataset {
   explicit Renumbered(DatasetPointer data) : data_(std::move(data)) {}
   const std::vector<Field>& fields() const override { return data_->fields(); }
   void read(Index i, Sample& into) const override { data_->read(checked(i), into); }
+  void expect(Index i) const override {
+    if (i >= 0 && i < size()) data_->expect(below(i));
+  }
   std::string where(Index i) const override { return data_->where(checked(i)); }
 
  protected:

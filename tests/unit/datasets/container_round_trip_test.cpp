@@ -193,6 +193,49 @@ TEST(Containers, ShardsAreOneSet) {
   EXPECT_THROW(open_container("tar", folder / "none-*.tar"), Error);
 }
 
+// The pass over the archive is made once: after it, the headers of the members are not looked at again.
+TEST(Containers, TarIsIndexedOnce) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  const InMemory set = pictures(5000, {1, 2, 2}, 4);
+  const std::string path = folder / "many.tar";
+  write_container("tar", set, path);
+  ASSERT_EQ(open_container("tar", path)->size(), 5000);
+  const auto changed = fs::last_write_time(path);
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary) << "no header of a tar file";
+  fs::last_write_time(path, changed);
+  const auto again = open_container("tar", path);
+  ASSERT_EQ(again->size(), 5000);
+  expect_same(again->at(4999)[0], set.at(4999)[0], "the last one");
+  EXPECT_THROW(open_container("tar", path, {{"index", false}}), Error);
+  fs::last_write_time(path, changed + std::chrono::seconds(1));  // another archive: the index is of the old one
+  EXPECT_THROW(open_container("tar", path), Error);
+}
+
+TEST(Containers, TheKeptIndexOfATarKnowsAllKindsOfLabels) {
+  const TemporaryFolder folder;
+  write_container("tar", pictures(4, {1, 2, 2}, 4), folder / "x.tar");
+  for (int pass = 0; pass < 2; ++pass) {
+    EXPECT_EQ(open_container("tar", folder / "x.tar")->at(1)[1].values<int64_t>()[0], 1);
+    EXPECT_EQ(open_container("tar", folder / "x.tar", {{"labels", "none"}})->fields().size(), 1u);
+    EXPECT_EQ(open_container("tar", folder / "x.tar", {{"labels", "folder"}})->at(1)[1].values<int64_t>()[0], 0);
+  }
+}
+
+TEST(Containers, IdxIsBothFilesOrNone) {
+  const TemporaryFolder folder;
+  write_file(folder / "taken", "");
+  const InMemory set = pictures(3, {1, 2, 2}, 4);
+  const std::string path = folder / "x-images-idx3-ubyte";
+  EXPECT_ANY_THROW(write_container("idx", set, path, {{"labels", folder / "taken/labels"}}));
+  EXPECT_THROW(write_container("idx", set, folder / "x.idx"), UsageError);  // no place for the labels
+  std::filesystem::create_directories(path + "/in-the-way");
+  EXPECT_ANY_THROW(write_container("idx", set, path));
+  std::filesystem::remove_all(path);
+  std::filesystem::remove(folder / "taken");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(Containers, GuessedByName) {
   EXPECT_EQ(guess_container("/a/train-images-idx3-ubyte.gz"), "idx");
   EXPECT_EQ(guess_container("x.csv.gz"), "csv");

@@ -37,6 +37,31 @@ std::vector<Seen> all_of(Loader& loader) {
   return seen;
 }
 
+// Notes what it is told to expect.
+class Expecting final : public Dataset {
+ public:
+  const std::vector<Field>& fields() const override { return data_.fields(); }
+  Index size() const override { return data_.size(); }
+  void read(Index i, Sample& into) const override {
+    data_.read(i, into);
+    EXPECT_TRUE(++read_ <= 2 || expected.contains(i)) << i;
+  }
+  void expect(Index i) const override { expected.insert(i); }
+  std::string where(Index i) const override { return data_.where(i); }
+  mutable std::set<Index> expected;
+
+ private:
+  Counting data_{50};
+  mutable int read_ = 0;
+};
+
+TEST(Loader, SaysWhichSamplesItReadsSoon) {
+  const auto data = std::make_shared<Expecting>();
+  Loader loader(data, sampler("shuffle", 50), {.batch = 50, .threads = 0, .epochs = 1});
+  ASSERT_TRUE(loader.next());
+  EXPECT_EQ(data->expected.size(), 48u);
+}
+
 TEST(Loader, GivesEverySampleInItsRow) {
   Loader loader(std::make_shared<Counting>(10), sampler("ordered", 10), {.batch = 4, .threads = 2, .epochs = 1});
   EXPECT_EQ(loader.batches(), 3);
