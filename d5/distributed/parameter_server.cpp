@@ -154,8 +154,6 @@ ServedScheme::ServedScheme(std::string name, Communicator* communicator, const A
     : RankScheme(std::move(name), communicator),
       servers_(static_cast<int>(integer_in(values, "servers", 0, ranks(), place()))),
       slack_(slack) {
-  if (servers_ > ranks())
-    throw UsageError("{} servers is {}; legal: 0 to {}, the number of ranks", place(), servers_, ranks());
   if (servers_ == 0) servers_ = ranks();
 }
 

@@ -64,6 +64,7 @@ class ShardServer {
 class ServedScheme : public RankScheme {
  public:
   ~ServedScheme() override;
+  bool in_step() const override { return false; }
   void begin_training(const TrainingStart&) override;
   void finish_step(Step&) override;
   void begin_test(ParameterSet&) override;  // all ranks meet: the servers' parameters are tested

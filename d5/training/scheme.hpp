@@ -69,6 +69,7 @@ class Scheme {
   virtual ~Scheme() = default;
   virtual bool overlaps() const { return false; }       // wants gradient_ready: backward is then observed
   virtual void begin_training(const TrainingStart&) {}  // after initialisation or resumption: equal weights everywhere
+  virtual bool in_step() const { return true; }         // all ranks finish a step together
   virtual void begin_step(Step&) {}
   virtual void gradient_ready(const Gradient&) {}  // from within backward; must not block
   virtual void finish_step(Step&) = 0;

@@ -259,7 +259,7 @@ bool Trainer::Work::run_epoch() {
     take_step(loader);
     if (diverged_) return false;
     if (batch_ == batches_) break;
-    if (result_.stopped = agreed(interrupted()); !result_.stopped.empty()) {
+    if (result_.stopped = interrupted(); !result_.stopped.empty()) {
       after(TrainingEvent::training_set);
       return false;
     }
@@ -273,17 +273,17 @@ bool Trainer::Work::run_epoch() {
   return true;
 }
 
-std::string Trainer::Work::interrupted() const {
+std::string Trainer::Work::interrupted() {
   if (settings_.stop.steps > 0 && step_ >= settings_.stop.steps) return "steps";
-  if (settings_.stop.seconds > 0 && elapsed() >= settings_.stop.seconds) return "time";
+  std::string why;
+  if (settings_.stop.seconds > 0 && elapsed() >= settings_.stop.seconds) why = "time";
   for (TrainingEvents* listener : settings_.events)
-    if (std::string why = listener->stop(); !why.empty()) return why;
-  return {};
-}
-
-// Ranks stop together: by the first rank that has a reason.
-std::string Trainer::Work::agreed(std::string why) {
-  if (settings_.ranks == 1 || (settings_.stop.seconds <= 0 && settings_.events.empty())) return why;
+    if (why.empty()) why = listener->stop();
+  if (settings_.ranks == 1) return why;
+  // Ranks stop together: by the first that has a reason, asked now and then. Those that wait for nobody ask at no step.
+  constexpr Index steps_between = 16;
+  if (!scheme_->in_step() || step_ % steps_between != 0) return {};
+  if (settings_.stop.seconds <= 0 && settings_.events.empty()) return {};
   double stops = why.empty() ? 0 : 1;
   scheme_->sum_over_ranks({&stops, 1});
   return why.empty() && stops > 0 ? "another rank" : why;

@@ -22,8 +22,6 @@ class ParameterServers final : public RankScheme {
   ParameterServers(const Attributes& values, Communicator* communicator)
       : RankScheme("pssgd", communicator),
         servers_(static_cast<int>(integer_in(values, "servers", 0, ranks(), place()))) {
-    if (servers_ > ranks())
-      throw UsageError("{} servers is {}; legal: 0 to {}, the number of ranks", place(), servers_, ranks());
     if (servers_ == 0) servers_ = ranks();
   }
 
