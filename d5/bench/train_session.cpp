@@ -2,11 +2,14 @@
 #include "d5/bench/train_session.hpp"
 
 #include <cmath>
+#include <mutex>
 
 #include "d5/bench/progress.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/datasets/views.hpp"
+#include "d5/distributed/communicators/threads.hpp"
+#include "d5/distributed/rank_scheme.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/resident_memory.hpp"
 #include "d5/networks/loss.hpp"
@@ -90,6 +93,41 @@ Json to_json(const TrainingResult& r, const std::string& quality) {
   return result;
 }
 
+// Bytes of a step by all ranks together, what the scheme measured, and where each rank's time went: the straggler is
+// the one that computes longest.
+Json scheme_json(const std::string& name, const TrainingResult& result, Communicator& communicator) {
+  const auto steps = static_cast<double>(std::max<Index>(1, result.steps));
+  Json json = {{"name", name}};
+  double sent = 0;
+  for (const auto& [what, value] : result.scheme) {
+    if (what == "sent_bytes")
+      sent = value;
+    else
+      json[what] = value;
+  }
+  const std::vector<double> mine{sent / steps, result.times.operators / steps, result.times.input / steps,
+                                 result.times.optimizer / steps};
+  std::vector<double> all(mine.size() * static_cast<size_t>(communicator.size()));
+  communicator.run({.collective = Collective::allgather,
+                    .input = mine.data(),
+                    .output = all.data(),
+                    .count = static_cast<int64_t>(mine.size()),
+                    .dtype = DType::f64});
+  double sent_by_all = 0, longest = -1;
+  for (size_t rank = 0; rank * mine.size() < all.size(); ++rank) {
+    const double* const row = all.data() + rank * mine.size();
+    sent_by_all += row[0];
+    json["ranks"].push_back(
+        {{"sent_bytes", row[0]}, {"operators_s", row[1]}, {"input_s", row[2]}, {"optimizer_s", row[3]}});
+    if (row[1] + row[2] > longest) {
+      longest = row[1] + row[2];
+      json["straggler"] = rank;
+    }
+  }
+  json["sent_bytes"] = sent_by_all;
+  return json;
+}
+
 class TrainSession final : public Session {
  public:
   explicit TrainSession(Json fields) : fields_(std::move(fields)) {}
@@ -98,19 +136,43 @@ class TrainSession final : public Session {
     if (depth == Depth::list) return {};
     set_threads(fields_.at("threads").get<int>());
     try {
-      backend_ = open_backend(fields_.at("backend").get<std::string>());
+      open_backend(fields_.at("backend").get<std::string>());
     } catch (const UsageError&) {
       throw;
     } catch (const Error& error) {
       return {.status = "unsupported", .reason = error.what()};
     }
     if (depth < Depth::measure) shorten();
+    if (scheme_of(fields_).name == "single") return train(depth, nullptr);
+    Outcome outcome;
+    const int ranks = fields_.at("ranks");
+    run_ranks({.ranks = ranks, .per_node = fields_.at("ranks_per_node").get<int>()}, [&](Communicator& communicator) {
+      Outcome own = train(depth, &communicator);
+      if (communicator.rank() == 0) outcome = std::move(own);
+    });
+    if (ranks * threads() > usable_cores())
+      outcome.details["warnings"].push_back(fmt::format(
+          "{} ranks of {} threads on {} cores: they wait for each other's cores", ranks, threads(), usable_cores()));
+    return outcome;
+  }
+
+  SliceResult run(const Slice&) override { throw Error("[train] a training runs once, in prepare"); }
+  Outcome finish() override { return {}; }
+
+ private:
+  // All of a training, or what one rank does of it.
+  Outcome train(Depth depth, Communicator* communicator) const {
+    const bool tells = !communicator || communicator->rank() == 0;
     TrainingCase described = training_case(fields_, depth < Depth::measure);
     TrainingSettings& settings = described.settings;
+    if (communicator) set_communicator(settings, *communicator);
+    const std::unique_ptr<Backend> backend = open_one();
     const std::string quality = registered<tasks>(settings.task).quality;
-    Teller teller(fields_.at("network").get<std::string>(), quality, settings.batch);
-    settings.events.push_back(&teller);
-    std::vector<std::unique_ptr<TrainingEvents>> own = listeners();
+    Teller teller(fields_.at("network").get<std::string>(), quality, batch_of_all_ranks(fields_));
+    TrainingEvents silent;  // every rank has a listener, or none
+    settings.events.push_back(tells ? &teller : &silent);
+    std::vector<std::unique_ptr<TrainingEvents>> own;
+    if (tells) own = listeners();
     for (const auto& listener : own) settings.events.push_back(listener.get());
 
     Outcome outcome;
@@ -118,11 +180,11 @@ class TrainSession final : public Session {
     const ResidentPeak peak;
     std::unique_ptr<Trainer> trainer;
     try {
-      trainer = std::make_unique<Trainer>(settings, *backend_);
+      trainer = std::make_unique<Trainer>(settings, *backend);
     } catch (const CannotRun& reason) {
       return {.status = "unsupported", .reason = reason.what()};
     }
-    for (const auto& [name, value] : backend_->facts()) details["backend"][name] = value;
+    for (const auto& [name, value] : backend->facts()) details["backend"][name] = value;
     for (const auto& [name, value] : trainer->kernels()) details["kernels"][name] = value;
     details["optimizer"] = to_json(complete_optimizer_values(settings.optimizer));
     details["batches"] = trainer->batches();
@@ -132,6 +194,8 @@ class TrainSession final : public Session {
     const TrainingResult result = trainer->run();
     details["training"] = to_json(result, quality);
     Json& training = details["training"];
+    training["samples"] = result.samples * settings.ranks;
+    if (communicator) training["scheme"] = scheme_json(settings.scheme, result, *communicator);
     for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
     for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
     training["weights_hash"] = fmt::format("{:016x}", weights_hash(trainer->parameters()));
@@ -146,18 +210,21 @@ class TrainSession final : public Session {
     training["test"] = quality_json(quality, trainer->test_quality());
     training["train"].erase("wrong");
     if (described.optimum) training["optimum"] = {{"value", *described.optimum}, {"why", described.optimum_why}};
-    if (const std::string file = fields_.at("export"); !file.empty() && depth == Depth::measure)
+    if (const std::string file = fields_.at("export"); !file.empty() && depth == Depth::measure && tells)
       export_trained(fields_, settings, trainer->parameters(), file);
     return outcome;
   }
 
-  SliceResult run(const Slice&) override { throw Error("[train] a training runs once, in prepare"); }
-  Outcome finish() override { return {}; }
+  std::unique_ptr<Backend> open_one() const {
+    static std::mutex one_at_a_time;  // ranks are threads
+    const std::scoped_lock lock(one_at_a_time);
+    return open_backend(fields_.at("backend").get<std::string>());
+  }
 
- private:
   // A few steps on little data show that everything fits together.
   void shorten() {
-    fields_["batch"] = std::min<Index>(fields_["batch"].get<Index>(), check_batch * fields_["accumulate"].get<Index>());
+    const Index parts = fields_["accumulate"].get<Index>() * fields_["ranks"].get<Index>();
+    fields_["batch"] = std::min<Index>(fields_["batch"].get<Index>(), check_batch * parts);
     fields_["steps"] = check_steps;
     if (fields_["test_samples"].get<Index>() < 0) fields_["test_samples"] = check_tests;
     fields_["checkpoint"] = "";
@@ -179,7 +246,6 @@ class TrainSession final : public Session {
   }
 
   Json fields_;
-  std::unique_ptr<Backend> backend_;
 };
 
 }  // namespace
