@@ -53,6 +53,8 @@ ShardServer::ShardServer(Communicator& channel, const TrainingStart& start, Para
   });
 }
 
+ShardServer::~ShardServer() { end(); }
+
 void ShardServer::end() noexcept {
   ends_ = true;
   if (thread_.joinable()) thread_.join();

@@ -33,7 +33,7 @@ class ShardServer {
   // `shard` is a range of whole parameters of `start`; workers are the ranks of `channel`. `slack`: how many steps a
   // worker may be ahead of the slowest; below 0: any.
   ShardServer(Communicator& channel, const TrainingStart& start, ParameterSet::Range shard, int64_t slack);
-  ~ShardServer() { end(); }
+  ~ShardServer();
 
   void end() noexcept;         // the thread, at once; nothing is under way any more as far as this side is concerned
   void wait_until_all_left();  // rethrows what ended the thread

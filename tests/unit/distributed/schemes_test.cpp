@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <mutex>
 #include <thread>
@@ -235,7 +236,7 @@ TEST(Schemes, UnreducedStateIsTheRanksOwnAndTheModelIsOne) {
 class Slow final : public TrainingEvents {
  public:
   void before(TrainingEvent event, const TrainingView& view) override {
-    if (event == TrainingEvent::batch && !view.testing) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    if (event == TrainingEvent::batch && !view.testing) std::this_thread::sleep_for(std::chrono::milliseconds(15));
   }
 };
 
