@@ -105,7 +105,7 @@ const std::vector<CaseField>& train_fields() {
       {"scheme", ""},
       {"ranks", 1},
       {"ranks_per_node", 0},
-      {"communicator", "threads", {"threads"}},
+      {"communicator", "threads", {"threads", "mpi"}},
       {"scaling", "strong", {"strong", "weak"}},
       {"batch", 64},
       {"accumulate", 1},

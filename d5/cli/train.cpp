@@ -41,7 +41,7 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"schedule", "of the learning rate: 'cosine', 'step:...' (see 'd5 list schedules')"},
     {"ranks", "processes or threads that train together"},
     {"ranks_per_node", "that count as one machine; 0: all"},
-    {"communicator", "threads: ranks are threads of one process"},
+    {"communicator", "threads: ranks are threads of one process; mpi: processes that mpirun starts"},
     {"scaling", "strong: --batch is that of all ranks together; weak: of each rank"},
     {"batch", "samples of a step"},
     {"accumulate", "micro-batches of a step"},
