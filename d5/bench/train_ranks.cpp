@@ -22,6 +22,7 @@
 namespace d5 {
 namespace {
 
+constexpr double step_limit_s = 600;  // a rank may compute that long before it is taken for lost
 constexpr std::string_view mark = "d5-train ";
 
 void tell(const Json& what) { std::cout << fmt::format("{}{}\n", mark, what.dump()) << std::flush; }
@@ -108,10 +109,11 @@ Outcome train_by_ranks(const Json& fields, Depth depth) {
   if (fields.at("communicator") == "mpi") {
     outcome = train_by_mpirun(fields, depth);
   } else {
-    run_ranks({.ranks = ranks, .per_node = fields.at("ranks_per_node").get<int>()}, [&](Communicator& communicator) {
-      Outcome own = run_training(fields, depth, &communicator);
-      if (communicator.rank() == 0) outcome = std::move(own);
-    });
+    run_ranks({.ranks = ranks, .per_node = fields.at("ranks_per_node").get<int>(), .time_limit_s = step_limit_s},
+              [&](Communicator& communicator) {
+                Outcome own = run_training(fields, depth, &communicator);
+                if (communicator.rank() == 0) outcome = std::move(own);
+              });
   }
   const int threads = fields.at("threads");
   if (ranks * threads > usable_cores())
@@ -132,6 +134,7 @@ int train_rank_main(const std::string& file) {
     const Json& fields = request.at("fields");
     set_threads(fields.at("threads").get<int>());
     Communicator communicator(world);
+    communicator.set_time_limit(step_limit_s);
     if (communicator.rank() == 0)
       set_progress_listener([](const std::string& text, double fraction) {
         tell({{"progress", text}, {"fraction", fraction}});
