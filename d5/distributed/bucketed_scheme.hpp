@@ -7,6 +7,7 @@
 
 #include "d5/distributed/buckets.hpp"
 #include "d5/distributed/rank_scheme.hpp"
+#include "d5/measure/clock.hpp"
 
 namespace d5 {
 
@@ -34,13 +35,19 @@ class BucketedScheme : public RankScheme {
     begin_rest();
     const bool at_once = step.optimizer().division() == Optimizer::Division::whole;
     for (size_t b = 0; b < pending_.size(); ++b) {
-      pending_[b].wait();
+      wait_for(b);
       reduced(b, bucket(b), at(b));
       if (!at_once) step.update(bucket(b));
     }
     if (at_once) step.update(step.all());
   }
   void abandon() noexcept override { end_all(pending_); }
+  // Communication that backward did not hide: waited_s, over all steps.
+  Numbers measured() const override {
+    Numbers numbers = RankScheme::measured();
+    numbers.emplace_back("waited_s", waited_s_);
+    return numbers;
+  }
 
  protected:
   BucketedScheme(std::string name, Communicator* communicator, const Attributes& values)
@@ -54,7 +61,11 @@ class BucketedScheme : public RankScheme {
   void begin_rest() {
     buckets_->finish([this](size_t b) { begin(b); });
   }
-  void wait_for(size_t bucket) { pending_[bucket].wait(); }
+  void wait_for(size_t b) {
+    const double begin = now_seconds();
+    pending_[b].wait();
+    waited_s_ += now_seconds() - begin;
+  }
   size_t buckets() const { return pending_.size(); }
   Range bucket(size_t b) const { return buckets_->ranges()[b]; }
   double dense_least_bytes() const { return 2.0 * (ranks() - 1) * arena_bytes(); }
@@ -68,6 +79,7 @@ class BucketedScheme : public RankScheme {
   std::vector<Request> pending_;
   std::byte* gradients_ = nullptr;
   int64_t element_bytes_ = 4;
+  double waited_s_ = 0;
 };
 
 }  // namespace d5
