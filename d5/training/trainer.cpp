@@ -236,6 +236,7 @@ void Trainer::Work::train() try {
     if (!diverged_) end_epoch(whole);
     after(TrainingEvent::epoch);
     if (whole && result_.stopped.empty()) result_.stopped = settings_.stop.after_epoch(qualities_);
+    if (whole && result_.stopped.empty() && settings_.ranks > 1) result_.stopped = interrupted(true);
     if (whole && saves) save();
   }
   scheme_->end_training(set_);
@@ -259,7 +260,7 @@ bool Trainer::Work::run_epoch() {
     take_step(loader);
     if (diverged_) return false;
     if (batch_ == batches_) break;
-    if (result_.stopped = interrupted(); !result_.stopped.empty()) {
+    if (result_.stopped = interrupted(false); !result_.stopped.empty()) {
       after(TrainingEvent::training_set);
       return false;
     }
@@ -273,16 +274,17 @@ bool Trainer::Work::run_epoch() {
   return true;
 }
 
-std::string Trainer::Work::interrupted() {
+std::string Trainer::Work::interrupted(bool between_epochs) {
   if (settings_.stop.steps > 0 && step_ >= settings_.stop.steps) return "steps";
   std::string why;
   if (settings_.stop.seconds > 0 && elapsed() >= settings_.stop.seconds) why = "time";
   for (TrainingEvents* listener : settings_.events)
     if (why.empty()) why = listener->stop();
   if (settings_.ranks == 1) return why;
-  // Ranks stop together: by the first that has a reason, asked now and then. Those that wait for nobody ask at no step.
+  // Ranks stop together: by the first that has a reason, asked now and then. Those that wait for nobody are asked when
+  // an epoch ends.
   constexpr Index steps_between = 16;
-  if (!scheme_->in_step() || step_ % steps_between != 0) return {};
+  if (!between_epochs && (!scheme_->in_step() || step_ % steps_between != 0)) return {};
   if (settings_.stop.seconds <= 0 && settings_.events.empty()) return {};
   double stops = why.empty() ? 0 : 1;
   scheme_->sum_over_ranks({&stops, 1});

@@ -43,7 +43,7 @@ class Trainer::Work {
   void test_on(std::shared_ptr<const Sampler> order);
   void end_epoch(bool whole);
   void note_step(double seconds);
-  std::string interrupted();  // why it ends within an epoch; empty: it goes on
+  std::string interrupted(bool between_epochs);  // why it ends within an epoch; empty: it goes on
   double elapsed() const;
 
   std::string about() const;  // of a checkpoint
