@@ -186,15 +186,24 @@ const Tensor& Checkpoint::at(const std::string& name) const {
   throw Error("[checkpoint] there is no '{}' in it: it is of another network or optimizer", name);
 }
 
+namespace {
+
+// A native layout is one of the parameter's type, and an arena is f32.
+void check_convertible(const ParameterSet::Parameter& parameter) {
+  if (parameter.layout.empty() || (parameter.native && parameter.spec.dtype == DType::f32)) return;
+  throw Error("[parameters] '{}' lies in layout '{}' of {}, which cannot be converted here; use --layout plain",
+              parameter.name, parameter.layout, name(parameter.spec.dtype));
+}
+
+}  // namespace
+
 Tensor canonical_part(const ParameterSet& set, const Tensor& arena, const ParameterSet::Parameter& parameter) {
   const ParameterSet::Range range = set.range(parameter.name);
   const Tensor native = arena.slice(range.first, range.count).to(host_memory());
   const Tensor canonical(DType::f32, parameter.spec.shape);
-  if (parameter.native && parameter.spec.dtype == DType::f32)
+  check_convertible(parameter);
+  if (parameter.native)
     parameter.native->to_plain(native.data(), canonical);
-  else if (parameter.native)
-    throw Error("[checkpoint] '{}' lies in layout '{}' of {}: only f32 can be converted; use --layout plain",
-                parameter.name, parameter.layout, name(parameter.spec.dtype));
   else
     std::memcpy(canonical.data(), native.data(), canonical.bytes());
   return canonical;
@@ -208,7 +217,8 @@ void set_canonical_part(ParameterSet& set, const Tensor& arena, const ParameterS
   const ParameterSet::Range range = set.range(parameter.name);
   Tensor native(DType::f32, {range.count});
   native.fill_bytes(0);
-  if (parameter.native && parameter.spec.dtype == DType::f32)
+  check_convertible(parameter);
+  if (parameter.native)
     parameter.native->from_plain(canonical, native.data());
   else
     std::memcpy(native.data(), canonical.data(), canonical.bytes());
