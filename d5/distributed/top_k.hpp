@@ -32,7 +32,10 @@ class TopK {
   void split_group(std::span<float> values, std::span<float> left, float scale) {
     const size_t n = values.size(), k = chosen_of(n);
     for (size_t i = 0; i < n; ++i) values[i] += scale * left[i];
-    if (k == n) return std::ranges::fill(left, 0.0f);
+    if (k == n) {
+      std::ranges::fill(left, 0.0f);
+      return;
+    }
     for (size_t i = 0; i < n; ++i) magnitudes_[i] = std::abs(values[i]);
     const auto at = magnitudes_.begin() + static_cast<std::ptrdiff_t>(k - 1);
     std::nth_element(magnitudes_.begin(), at, magnitudes_.begin() + static_cast<std::ptrdiff_t>(n), std::greater<>());
