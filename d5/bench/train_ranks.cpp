@@ -118,8 +118,8 @@ Outcome train_by_ranks(const Json& fields, Depth depth) {
   const int threads = fields.at("threads");
   if (ranks * threads > usable_cores())
     outcome.details["warnings"].push_back(
-        fmt::format("{} ranks with a thread number of {} share {} cores: this measures contention", ranks, threads,
-                    usable_cores()));
+        fmt::format("{} ranks with {} threads each share {} cores: this measures contention, not scaling", ranks,
+                    threads, usable_cores()));
   return outcome;
 }
 

@@ -12,12 +12,13 @@ import unittest
 from pathlib import Path
 
 d5 = str(Path(sys.argv.pop(1)).resolve())
-LITTLE = ("mlp --features 64 --width 16 --depth 1 --classes 4 --dataset generated-images --batch 32 --backend reference "
+LITTLE = ("mlp --features 64 --width 16 --depth 1 --classes 4 --dataset generated-images --backend reference "
           "--options channels=1;height=8;width=8;classes=4;strength=6 --samples 320 --test-samples 100 --epochs 1 "
           "--optimizer momentum:learning_rate=0.02 --json --quiet").split()
 
 
 def train(*words):
+    words = [*words, *(() if "--batch" in words else ("--batch", "32"))]
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run([d5, "train", *LITTLE, *words, "-o", folder], capture_output=True, text=True, timeout=120)
 
