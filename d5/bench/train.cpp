@@ -50,7 +50,7 @@ void add_speed(const CaseResult& result, const Json& details, Record& record) {
   if (blocks.size() < 2) return;
   // The first block holds what happens once: pages that are touched, threads that start.
   const Summary time = summarize(std::span(blocks).subspan(1));
-  const double batch = result.fields.at("batch").get<double>();
+  const auto batch = static_cast<double>(batch_of_all_ranks(result.fields));
   Metric step{.unit = "s", .median = time.median, .ci95 = {}, .n = time.n, .n_eff = time.n_eff};
   Metric rate{.unit = "samples/s", .median = batch / time.median, .ci95 = {}, .n = time.n, .n_eff = time.n_eff};
   if (time.ci95) {
@@ -81,7 +81,7 @@ class TrainBench final : public Bench {
     for (const CaseField& field : train_fields()) legal.push_back(field.name);
     for (const Parameter& parameter : parameters) legal.push_back(parameter.name);
     check_names(fmt::format("[{}]", network), legal, fields);
-    for (const char* name : {"optimizer", "schedule"})
+    for (const char* name : {"optimizer", "schedule", "scheme"})
       if (fields.contains(name)) fields[name] = as_field(name, [&] { return named_values_text(fields[name]); });
     for (const char* name : {"target", "time_limit", "test_share"})  // 1 is as good as 1.0
       if (fields.contains(name) && fields[name].is_number_integer()) fields[name] = fields[name].get<double>();
@@ -133,6 +133,11 @@ class TrainBench final : public Bench {
     }
     record.metrics.emplace_back("training_time", plain("s", training.at("seconds")));
     add_speed(result, record.details, record);
+    if (const Json scheme = training.value("scheme", Json::object()); scheme.contains("sent_bytes")) {
+      record.metrics.emplace_back("sent_per_step", plain("B", scheme["sent_bytes"]));
+      if (const double least = scheme.value("least_bytes", 0.0); least > 0)
+        record.metrics.emplace_back("sent_of_least", plain("1", scheme["sent_bytes"].get<double>() / least));
+    }
     if (record.details.contains("memory") && record.details["memory"].contains("peak_bytes"))
       record.metrics.emplace_back("memory", plain("B", record.details["memory"]["peak_bytes"]));
     return record;
@@ -157,16 +162,35 @@ class TrainBench final : public Bench {
     return target[wanted];
   }
 
+  static void check_ranks(const Json& fields) {
+    const Index ranks = fields.at("ranks"), all = batch_of_all_ranks(fields);
+    const SchemeSettings scheme = as_field("scheme", [&] { return scheme_of(fields); });
+    as_field("scheme", [&] {
+      return complete_values("scheme " + scheme.name, registered<schemes>(scheme.name).parameters, scheme.values);
+    });
+    if (ranks == 1) return;
+    if (scheme.name == "single")
+      throw FieldError("scheme", fmt::format("[train] scheme single is of one process, and there are {} ranks", ranks));
+    if (all % (ranks * fields.at("accumulate").get<Index>()) != 0)
+      throw FieldError("batch", fmt::format("[train] a batch of {} is not divided evenly among {} ranks", all, ranks));
+    if (fields.at("checkpoint") != "")
+      throw FieldError("checkpoint", "[train] checkpoints are of one rank; legal with several: none");
+    if (fields.at("device") != "cpu") throw FieldError("device", "[train] several ranks train on the host; legal: cpu");
+  }
+
   static void check_values(const Json& fields) {
     for (const auto& [name, least] : std::initializer_list<std::pair<const char*, Index>>{{"batch", 1},
                                                                                           {"epochs", 1},
                                                                                           {"accumulate", 1},
                                                                                           {"steps", 0},
+                                                                                          {"ranks", 1},
+                                                                                          {"ranks_per_node", 0},
                                                                                           {"plateau", 0},
                                                                                           {"every", 0},
                                                                                           {"loader_threads", 0}})
       if (fields.at(name).get<Index>() < least)
         throw FieldError(name, fmt::format("[train] {} is {}; at least {} is legal", name, fields[name].dump(), least));
+    check_ranks(fields);
     if (fields.at("batch").get<Index>() % fields.at("accumulate").get<Index>() != 0)
       throw FieldError("accumulate", fmt::format("[train] a batch of {} is not divided evenly into {} micro-batches",
                                                  fields["batch"].dump(), fields["accumulate"].dump()));

@@ -102,6 +102,11 @@ const std::vector<CaseField>& train_fields() {
       {"loss", "", {"", "cross-entropy", "token-cross-entropy", "mean-squared-error", "binary-cross-entropy"}},
       {"optimizer", "momentum:learning_rate=0.01"},
       {"schedule", "constant"},
+      {"scheme", ""},
+      {"ranks", 1},
+      {"ranks_per_node", 0},
+      {"communicator", "threads", {"threads", "mpi"}},
+      {"scaling", "strong", {"strong", "weak"}},
       {"batch", 64},
       {"accumulate", 1},
       {"epochs", 1},
@@ -164,6 +169,16 @@ ScheduleSettings schedule_of(const Json& fields) {
   return {given.name, typed_values(given, schedule_parameters(given.name), "[schedule " + given.name + "]")};
 }
 
+SchemeSettings scheme_of(const Json& fields) {
+  const NamedValues given = parse_named_values(fields.at("scheme"));
+  const std::string name = !given.name.empty() ? given.name : fields.at("ranks") == 1 ? "single" : "dsgd";
+  return {name, typed_values(given, registered<schemes>(name).parameters, "[scheme " + name + "]")};
+}
+
+Index batch_of_all_ranks(const Json& fields) {
+  return fields.at("batch").get<Index>() * (fields.at("scaling") == "weak" ? fields.at("ranks").get<Index>() : 1);
+}
+
 std::string loss_of_case(const Json& fields) {
   const std::string given = fields.at("loss"), network = fields.at("network"), task = fields.at("task");
   if (!given.empty()) return given;
@@ -202,7 +217,10 @@ TrainingCase training_case(const Json& fields, bool fixture) {
   s.loss = loss_of_case(fields);
   s.task = task_of_case(fields);
   s.sampler = fields.at("sampler");
-  s.batch = fields.at("batch");
+  s.batch = batch_of_all_ranks(fields) / fields.at("ranks").get<Index>();
+  const SchemeSettings scheme = scheme_of(fields);
+  s.scheme = scheme.name;
+  s.scheme_values = scheme.values;
   s.accumulate = fields.at("accumulate");
   s.loader_threads = fields.at("loader_threads");
   s.seed = fields.at("seed");
@@ -229,7 +247,7 @@ TrainingCase training_case(const Json& fields, bool fixture) {
   } catch (const Error& error) {
     if (!fixture) throw;
     result.data_note = error.what();
-    data = fixture_data(with_loss(s.network(s.batch, Mode::training), s.loss), s.batch, s.seed);
+    data = fixture_data(with_loss(s.network(s.batch, Mode::training), s.loss), batch_of_all_ranks(fields), s.seed);
   }
   s.train = data.train;
   s.test = data.test;

@@ -20,6 +20,12 @@ std::string named_values_text(const Json& value);
 
 OptimizerSettings optimizer_of(const Json& fields);
 ScheduleSettings schedule_of(const Json& fields);
+struct SchemeSettings {
+  std::string name;
+  Attributes values;  // as given; the defaults of the others are the scheme's
+};
+SchemeSettings scheme_of(const Json& fields);  // where none is named: single, of several ranks dsgd
+Index batch_of_all_ranks(const Json& fields);  // samples of a step
 std::string loss_of_case(const Json& fields);  // the field, else the network's own, else the task's
 std::string task_of_case(const Json& fields);
 

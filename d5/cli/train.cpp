@@ -39,6 +39,10 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"task", "classification, segmentation, language-model, regression [by the network's loss]"},
     {"loss", "cross-entropy, token-cross-entropy, mean-squared-error, binary-cross-entropy [the network's]"},
     {"schedule", "of the learning rate: 'cosine', 'step:...' (see 'd5 list schedules')"},
+    {"ranks", "processes or threads that train together"},
+    {"ranks_per_node", "that count as one machine; 0: all"},
+    {"communicator", "threads: ranks are threads of one process; mpi: processes that mpirun starts"},
+    {"scaling", "strong: --batch is that of all ranks together; weak: of each rank"},
     {"batch", "samples of a step"},
     {"accumulate", "micro-batches of a step"},
     {"epochs", "at most"},
@@ -60,6 +64,7 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"every", "steps between checkpoints [at the end of every epoch]"},
     {"export", "write the trained network: FILE.onnx (raw pixels go in) or FILE.npz"},
     {"optimizer", "name and values: adam:learning_rate=0.001:beta1=0.9 (see 'd5 list optimizers')"},
+    {"scheme", "how ranks meet: dsgd:bucket_mb=1 [single; of several ranks dsgd] (see 'd5 list schemes')"},
     {"backend", "who computes it (see 'd5 list backends')"},
     {"seed", "of weights, order, augmentation and dropout; several: times over seeds"},
 };
@@ -112,6 +117,7 @@ RunCommand add_train(CLI::App& program, const std::vector<std::string>& argument
   command->footer(
       "Example: d5 train lenet --dataset mnist --backend onednn,torch --epochs 5 --target 0.989 --seed 1,2,3,4,5,6\n"
       "         d5 train recipes/generated-images.toml --checkpoint checkpoints --resume\n"
+      "         d5 train mlp --ranks 1,2,4 --scheme dsgd --scaling weak\n"
       "'d5 train NETWORK --help' lists the sizes of a network.");
   return [flags] {
     if (flags->resume) flags->fields["resume"] = "true";

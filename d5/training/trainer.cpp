@@ -14,18 +14,29 @@
 namespace d5 {
 namespace {
 
-// As many positions as every rank has, so that all of them take the same number of steps.
-class EvenSampler final : public Sampler {
+// Rank r of n: of every batch of all ranks together, the r-th of n equal parts. So the batch of n ranks is the one that
+// a single process takes, sample by sample in the same place, whatever n. Every rank takes as many steps; where the
+// samples are not divided evenly, the last ones of an epoch's order (fewer than n) are left out.
+class RankSampler final : public Sampler {
  public:
-  EvenSampler(std::shared_ptr<const Sampler> all, Index size) : all_(std::move(all)), size_(size) {}
+  RankSampler(std::shared_ptr<const Sampler> all, Index rank, Index ranks, Index batch, Index size)
+      : all_(std::move(all)), rank_(rank), ranks_(ranks), batch_(batch), size_(size) {}
   Index size() const override { return size_; }
   void take(Index epoch, Index first, Index step, std::span<Index> samples) const override {
-    all_->take(epoch, first, step, samples);
+    while (!samples.empty()) {  // as far as this batch goes
+      const Index begin = first / batch_ * batch_, length = std::min(batch_, size_ - begin);
+      const Index place = begin * ranks_ + rank_ * length + (first - begin);
+      const auto count = static_cast<size_t>((begin + length - first + step - 1) / step);
+      const auto part = samples.first(std::min(count, samples.size()));
+      all_->take(epoch, place, step, part);
+      first += step * static_cast<Index>(part.size());
+      samples = samples.subspan(part.size());
+    }
   }
 
  private:
   std::shared_ptr<const Sampler> all_;
-  Index size_;
+  Index rank_, ranks_, batch_, size_;
 };
 
 std::string scores_of(const Graph& graph) {
@@ -101,7 +112,12 @@ Trainer::Work::Work(TrainingSettings settings, Backend& backend)
   s.stop.larger_is_better = task.larger_is_better;
 
   learner(micro_);
-  bool drop_last = s.ranks > 1 || s.accumulate > 1 || sampler->size() % micro_ == 0;
+  const Index all = make_sampler(s.sampler, s.train->data().size(), s.seed)->size();
+  if (all % s.ranks != 0)
+    result_.warnings.push_back(
+        fmt::format("the last {} samples of an epoch's order are left out: {} are not divided evenly among {} ranks",
+                    all % s.ranks, all, s.ranks));
+  bool drop_last = s.accumulate > 1 || sampler->size() % micro_ == 0;
   if (!drop_last) try {
       learner(sampler->size() % micro_);
     } catch (const Error& error) {
@@ -109,22 +125,23 @@ Trainer::Work::Work(TrainingSettings settings, Backend& backend)
                                              sampler->size() % micro_, error.what()));
       drop_last = true;
     }
+  initialise();  // before the optimizer: its state may begin at the weights
   batches_ = drop_last ? sampler->size() / micro_ : (sampler->size() + micro_ - 1) / micro_;
   optimizer_ = make_optimizer(s.optimizer, set_);
   if (optimizer_->evaluates() && (s.scheme != "single" || s.accumulate > 1))
     throw UsageError("[train] {} evaluates a batch several times: it needs scheme single and accumulate 1",
                      s.optimizer.name);
   schedule_ = make_schedule(s.schedule, {s.stop.epochs, (batches_ + s.accumulate - 1) / s.accumulate});
-  scheme_ = registered<schemes>(s.scheme).make(s.scheme_values, s.communicator);
-  initialise();
+  scheme_ = make_scheme(s.scheme, s.scheme_values, s.communicator);
 }
 
 std::shared_ptr<const Sampler> Trainer::Work::training_sampler() const {
   const TrainingSettings& s = settings_;
   std::shared_ptr<const Sampler> all = make_sampler(s.sampler, s.train->data().size(), s.seed);
   if (s.ranks == 1) return all;
-  const Index each = all->size() / s.ranks;
-  return std::make_shared<EvenSampler>(partitioned(all, s.rank, s.ranks), each);
+  Index each = all->size() / s.ranks;
+  if (s.accumulate > 1) each -= each % micro_;  // short micro-batches are dropped: the ranks' parts stay side by side
+  return std::make_shared<RankSampler>(std::move(all), s.rank, s.ranks, s.batch, each);
 }
 
 std::unique_ptr<BoundNetwork> Trainer::Work::compile(Index samples, Mode mode) {
@@ -154,11 +171,11 @@ void Trainer::Work::initialise() {
   }
 }
 
-// Dropout draws other numbers for another seed, step and sample, whatever happened before.
-Position Trainer::Work::position(Index samples_before) const {
+// Dropout draws other numbers for another seed, step and sample of the batch of all ranks, whatever happened before.
+Position Trainer::Work::position(Index samples_before, Index step_samples) const {
   const Rng rng(settings_.seed, stream_of("dropout"));
-  const auto in_step = static_cast<uint64_t>(settings_.rank * settings_.batch + samples_before);
-  return {rng.bits(static_cast<uint64_t>(step_)), in_step};
+  return {rng.bits(static_cast<uint64_t>(step_)),
+          static_cast<uint64_t>(settings_.rank * step_samples + samples_before)};
 }
 
 double Trainer::Work::elapsed() const { return seconds_before_ + now_seconds() - began_; }
@@ -197,22 +214,37 @@ TrainingResult Trainer::Work::run() {
   if (!result_.stopped.empty()) {  // it was finished when it was saved
     test();
   } else {
-    scheme_->begin_training(set_);
-    while (result_.stopped.empty()) {
-      before(TrainingEvent::epoch);
-      const bool whole = run_epoch();
-      const bool saves = !diverged_ && !settings_.checkpoint.file.empty();
-      if (!whole && saves) save();  // without the test of half an epoch
-      if (!diverged_) end_epoch(whole);
-      after(TrainingEvent::epoch);
-      if (whole && result_.stopped.empty()) result_.stopped = settings_.stop.after_epoch(qualities_);
-      if (whole && saves) save();
-    }
+    train();
   }
   after(TrainingEvent::training);
   result_.seconds = elapsed();
   result_.steps = step_;
   return result_;
+}
+
+void Trainer::Work::train() try {
+  scheme_->begin_training(
+      {.parameters = set_,
+       .optimizer = *optimizer_,
+       .make_optimizer = [this](ParameterSet& set) { return make_optimizer(settings_.optimizer, set); },
+       .seed = settings_.seed});
+  while (result_.stopped.empty()) {
+    before(TrainingEvent::epoch);
+    const bool whole = run_epoch();
+    const bool saves = !diverged_ && !settings_.checkpoint.file.empty();
+    if (!whole && saves) save();  // without the test of half an epoch
+    if (!diverged_) end_epoch(whole);
+    after(TrainingEvent::epoch);
+    if (whole && result_.stopped.empty()) result_.stopped = settings_.stop.after_epoch(qualities_);
+    if (whole && result_.stopped.empty() && settings_.ranks > 1) result_.stopped = interrupted(true);
+    if (whole && saves) save();
+  }
+  scheme_->end_training(set_);
+  set_.touch();
+  result_.scheme = scheme_->measured();
+} catch (...) {
+  scheme_->abandon();
+  throw;
 }
 
 bool Trainer::Work::run_epoch() {
@@ -228,7 +260,7 @@ bool Trainer::Work::run_epoch() {
     take_step(loader);
     if (diverged_) return false;
     if (batch_ == batches_) break;
-    if (result_.stopped = interrupted(); !result_.stopped.empty()) {
+    if (result_.stopped = interrupted(false); !result_.stopped.empty()) {
       after(TrainingEvent::training_set);
       return false;
     }
@@ -242,12 +274,21 @@ bool Trainer::Work::run_epoch() {
   return true;
 }
 
-std::string Trainer::Work::interrupted() const {
+std::string Trainer::Work::interrupted(bool between_epochs) {
   if (settings_.stop.steps > 0 && step_ >= settings_.stop.steps) return "steps";
-  if (settings_.stop.seconds > 0 && elapsed() >= settings_.stop.seconds) return "time";
+  std::string why;
+  if (settings_.stop.seconds > 0 && elapsed() >= settings_.stop.seconds) why = "time";
   for (TrainingEvents* listener : settings_.events)
-    if (std::string why = listener->stop(); !why.empty()) return why;
-  return {};
+    if (why.empty()) why = listener->stop();
+  if (settings_.ranks == 1) return why;
+  // Ranks stop together: by the first that has a reason, asked now and then. Those that wait for nobody are asked when
+  // an epoch ends.
+  constexpr Index steps_between = 16;
+  if (!between_epochs && (!scheme_->in_step() || step_ % steps_between != 0)) return {};
+  if (settings_.stop.seconds <= 0 && settings_.events.empty()) return {};
+  double stops = why.empty() ? 0 : 1;
+  scheme_->sum_over_ranks({&stops, 1});
+  return why.empty() && stops > 0 ? "another rank" : why;
 }
 
 void Trainer::Work::take_step(Loader& loader) {
@@ -284,11 +325,11 @@ void Trainer::Work::take_step(Loader& loader) {
     }
     const double computing = now_seconds();
     if (optimizer_->evaluates()) {  // its own arithmetic between the evaluations counts as theirs
-      Retried retried(network, set_, position(0));
+      Retried retried(network, set_, position(0, batch->size()));
       loss_ = optimizer_->step(retried);
       set_.touch();
     } else {
-      network.forward(position(micro * micro_));
+      network.forward(position(micro * micro_, batch->size() * micros));
       loss_ = network.loss();
       Passing passing(*scheme_);
       if (std::isfinite(loss_))
@@ -305,6 +346,8 @@ void Trainer::Work::take_step(Loader& loader) {
     result_.stopped = "diverged";
     result_.reason =
         fmt::format("[train] the loss is {} at epoch {}, batch {} (step {})", loss_, epoch_ + 1, batch_ + 1, step_ + 1);
+    // The other ranks wait for this one: all of them end with its message.
+    if (settings_.ranks > 1) throw Error("{} on rank {}", result_.reason, settings_.rank);
     return;
   }
   if (!optimizer_->evaluates()) {
@@ -343,14 +386,9 @@ void Trainer::Work::note_step(double seconds) {
   result_.step_block *= 2;
 }
 
-void Trainer::Work::test() {
-  const double begin = now_seconds();
-  testing_ = true;
-  test_->reset();
-  before(TrainingEvent::test_set);
-  const Index samples = settings_.test->data().size();
-  Loader loader(settings_.test, make_sampler("ordered", samples, settings_.seed),
-                {.batch = std::min(micro_, samples), .threads = settings_.loader_threads, .epochs = 1});
+void Trainer::Work::test_on(std::shared_ptr<const Sampler> order) {
+  Loader loader(settings_.test, order,
+                {.batch = std::min(micro_, order->size()), .threads = settings_.loader_threads, .epochs = 1});
   while (const Batch* batch = loader.next()) {
     BoundNetwork& network = tester(batch->size());
     network.feed(feed_, *batch);
@@ -360,12 +398,28 @@ void Trainer::Work::test() {
     test_->add(network.loss(), network.scores(), network.target(), batch->samples);
     after(TrainingEvent::batch);
   }
+}
+
+void Trainer::Work::test() {
+  const double begin = now_seconds();
+  testing_ = true;
+  test_->reset();
+  before(TrainingEvent::test_set);
+  scheme_->begin_test(set_);
+  set_.touch();
+  std::shared_ptr<const Sampler> order = make_sampler("ordered", settings_.test->data().size(), settings_.seed);
+  if (settings_.communicator) order = partitioned(order, settings_.rank, settings_.ranks);  // each its part
+  if (order->size() > 0) test_on(order);
+  scheme_->sum_over_ranks(test_->sums());
+  scheme_->end_test(set_);
+  set_.touch();
   after(TrainingEvent::test_set);
   testing_ = false;
   result_.test_seconds += now_seconds() - begin;
 }
 
 void Trainer::Work::end_epoch(bool whole) {
+  scheme_->sum_over_ranks(train_->sums());
   test();
   if (whole) qualities_.push_back(test_->value());
   result_.curve.push_back({epoch_, step_, elapsed(), train_->loss(), train_->value(), test_->loss(), test_->value(),
@@ -406,7 +460,5 @@ Graph trained_graph(const TrainingSettings& settings, const ParameterSet& set) {
   }
   return graph;
 }
-
-void Step::update(ParameterSet::Range range) { optimizer_.update(range); }
 
 }  // namespace d5

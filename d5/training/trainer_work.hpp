@@ -33,15 +33,17 @@ class Trainer::Work {
   BoundNetwork& tester(Index samples);
   std::shared_ptr<const Sampler> training_sampler() const;
   void initialise();
-  Position position(Index samples_before) const;
+  Position position(Index samples_before, Index step_samples) const;
 
+  void train();
   bool run_epoch();  // false: the training ends within it
   void take_step(Loader&);
   void see(BoundNetwork&, const Batch&);
   void test();
+  void test_on(std::shared_ptr<const Sampler> order);
   void end_epoch(bool whole);
   void note_step(double seconds);
-  std::string interrupted() const;  // why it ends within an epoch; empty: it goes on
+  std::string interrupted(bool between_epochs);  // why it ends within an epoch; empty: it goes on
   double elapsed() const;
 
   std::string about() const;  // of a checkpoint
