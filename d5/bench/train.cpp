@@ -61,6 +61,15 @@ void add_speed(const CaseResult& result, const Json& details, Record& record) {
   record.metrics.emplace_back("throughput", rate);
 }
 
+// How far the weights are in the end from those of the baseline.
+void add_drift(const Json& training, Record& record) {
+  const Json trajectory = training.value("trajectory", Json::object());
+  if (!trajectory.contains("steps") || trajectory["steps"].empty()) return;
+  for (const char* norm : {"l2", "linf"})
+    if (const Json& last = trajectory[std::string("all_") + norm].back(); last.is_number())
+      record.metrics.emplace_back(std::string("trajectory_") + norm, plain("1", last));
+}
+
 // What a plugin's event said stays in the details.
 std::string stopped_word(const std::string& why) {
   static const std::vector<std::string> own{"", "epochs", "steps", "target", "plateau", "time", "diverged"};
@@ -131,6 +140,7 @@ class TrainBench final : public Bench {
                                             quality, training["test"][quality].get<double>(),
                                             training["steps"].get<Index>(), target));
     }
+    add_drift(training, record);
     record.metrics.emplace_back("training_time", plain("s", training.at("seconds")));
     add_speed(result, record.details, record);
     if (record.details.contains("memory") && record.details["memory"].contains("peak_bytes"))
@@ -164,6 +174,7 @@ class TrainBench final : public Bench {
                                                                                           {"steps", 0},
                                                                                           {"plateau", 0},
                                                                                           {"every", 0},
+                                                                                          {"trajectory_every", 1},
                                                                                           {"loader_threads", 0}})
       if (fields.at(name).get<Index>() < least)
         throw FieldError(name, fmt::format("[train] {} is {}; at least {} is legal", name, fields[name].dump(), least));
@@ -178,6 +189,10 @@ class TrainBench final : public Bench {
     as_field("normalise", [&] { return normalisation_of(fields).mean; });
     if (fields.at("resume").get<bool>() && fields.at("checkpoint") == "")
       throw FieldError("resume", "[train] resume: there is nothing to go on from without --checkpoint FOLDER");
+    if (fields.at("resume").get<bool>() && fields.at("trajectory") != "")
+      throw FieldError("trajectory",
+                       "[train] trajectory: one that is resumed has no beginning to compare; leave out "
+                       "--resume or --trajectory");
     const std::string file = fields.at("export");
     if (!file.empty() && !file.ends_with(".onnx") && !file.ends_with(".npz"))
       throw FieldError("export",

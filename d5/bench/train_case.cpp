@@ -2,6 +2,7 @@
 #include "d5/bench/train_case.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <sstream>
 
@@ -36,6 +37,16 @@ Graph bare_network(const Json& fields, Index samples, Mode mode) {
     if (fields.contains(parameter.name)) own[parameter.name] = fields[parameter.name];
   return build_network(network, attributes_from_json(own), samples, parse_dtype(fields.at("dtype").get<std::string>()),
                        mode);
+}
+
+// Who computes and who updates, not what is learned from what.
+constexpr std::array may_differ_in_a_trajectory{"backend", "device", "threads", "optimizer",     "dtype",
+                                                "math",    "layout", "kernel",  "deterministic", "fallback"};
+
+std::string file_name_of_network(const Json& fields) {
+  std::string network = fields.at("network");
+  std::ranges::replace(network, '/', '-');
+  return network;
 }
 
 // "30/60/80"
@@ -124,6 +135,8 @@ const std::vector<CaseField>& train_fields() {
       {"checkpoint", ""},
       {"every", 0},
       {"resume", false},
+      {"trajectory", ""},
+      {"trajectory_every", 10},
       {"export", ""},
   };
   return fields;
@@ -180,19 +193,33 @@ std::string task_of_case(const Json& fields) {
 Json train_identity(const Json& fields) {
   Json identity = fields;
   for (const char* name : {"checkpoint", "every", "resume", "export", "time_limit", "steps", "data", "loader_threads",
-                           "environment", "events", "kind"})
+                           "environment", "events", "kind", "trajectory", "trajectory_every"})
     identity.erase(name);
   return identity;
 }
 
+// By what is shown of a case, and a hash of the rest: seeds and backends of one run lie side by side.
 std::string checkpoint_file(const Json& fields) {
   const std::string folder = fields.at("checkpoint");
   if (folder.empty()) return {};
-  // By what is shown of a case, and a hash of the rest: seeds and backends of one run lie side by side.
-  std::string network = fields.at("network");
-  std::ranges::replace(network, '/', '-');
-  return fmt::format("{}/{}-{}-seed{}-{}.d5c", folder, network, fields.at("backend").get<std::string>(),
-                     fields.at("seed").get<int64_t>(), content_hash(train_identity(fields).dump()).substr(0, 8));
+  return fmt::format("{}/{}-{}-seed{}-{}.d5c", folder, file_name_of_network(fields),
+                     fields.at("backend").get<std::string>(), fields.at("seed").get<int64_t>(),
+                     content_hash(train_identity(fields).dump()).substr(0, 8));
+}
+
+std::string trajectory_folder(const Json& fields) {
+  const std::string folder = fields.at("trajectory");
+  if (folder.empty()) return {};
+  Json same = train_identity(fields);
+  for (const char* name : may_differ_in_a_trajectory) same.erase(name);
+  return fmt::format("{}/{}-seed{}-{}", folder, file_name_of_network(fields), fields.at("seed").get<int64_t>(),
+                     content_hash(same.dump()).substr(0, 8));
+}
+
+Json trajectory_runner(const Json& fields) {
+  Json who;
+  for (const char* name : may_differ_in_a_trajectory) who[name] = fields.at(name);
+  return who;
 }
 
 TrainingCase training_case(const Json& fields, bool fixture) {

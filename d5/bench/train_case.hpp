@@ -34,6 +34,10 @@ TrainingCase training_case(const Json& fields, bool fixture);
 
 Json train_identity(const Json& fields);          // what a checkpoint must agree in
 std::string checkpoint_file(const Json& fields);  // in the folder that the field names; empty: none
+// Where the baseline lies that this case is compared with (training/trajectory.hpp): one folder for all cases that
+// begin with the same weights and see the same batches, in the folder that the field names. Empty: none is wanted.
+std::string trajectory_folder(const Json& fields);
+Json trajectory_runner(const Json& fields);  // the fields in which such cases may differ
 // The trained network as ONNX with its normalisation inside, or as .npz: by the end of the name.
 void export_trained(const Json& fields, const TrainingSettings&, const ParameterSet&, const std::string& file);
 

@@ -10,6 +10,7 @@
 #include "d5/measure/clock.hpp"
 #include "d5/measure/resident_memory.hpp"
 #include "d5/networks/loss.hpp"
+#include "d5/training/trajectory.hpp"
 
 namespace d5 {
 namespace {
@@ -90,6 +91,29 @@ Json to_json(const TrainingResult& r, const std::string& quality) {
   return result;
 }
 
+// By look, then by parameter, so that a figure is one row of each list.
+Json to_json(const Trajectory& trajectory) {
+  Json result = {{"folder", trajectory.folder()}, {"every", trajectory.every()}};
+  if (trajectory.is_baseline()) return result;
+  result["baseline"] = Json::parse(trajectory.baseline());
+  result["parameters"] = trajectory.names();
+  for (const char* name : {"steps", "all_l2", "all_linf", "baseline_l2", "l2", "linf"}) result[name] = Json::array();
+  for (const TrajectoryPoint& point : trajectory.points()) {
+    result["steps"].push_back(point.step);
+    result["all_l2"].push_back(point.all.l2);
+    result["all_linf"].push_back(point.all.linf);
+    result["baseline_l2"].push_back(point.baseline_l2);
+    Json l2 = Json::array(), linf = Json::array();
+    for (const ParameterDistance& distance : point.parameters) {
+      l2.push_back(distance.l2);
+      linf.push_back(distance.linf);
+    }
+    result["l2"].push_back(l2);
+    result["linf"].push_back(linf);
+  }
+  return result;
+}
+
 class TrainSession final : public Session {
  public:
   explicit TrainSession(Json fields) : fields_(std::move(fields)) {}
@@ -112,6 +136,12 @@ class TrainSession final : public Session {
     settings.events.push_back(&teller);
     std::vector<std::unique_ptr<TrainingEvents>> own = listeners();
     for (const auto& listener : own) settings.events.push_back(listener.get());
+    std::unique_ptr<Trajectory> trajectory;
+    if (const std::string folder = trajectory_folder(fields_); !folder.empty()) {
+      trajectory = std::make_unique<Trajectory>(folder, fields_.at("trajectory_every").get<Index>(),
+                                                trajectory_runner(fields_).dump());
+      settings.events.push_back(trajectory.get());
+    }
 
     Outcome outcome;
     Json& details = outcome.details;
@@ -134,6 +164,7 @@ class TrainSession final : public Session {
     Json& training = details["training"];
     for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
     for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
+    if (trajectory) training["trajectory"] = to_json(*trajectory);
     training["weights_hash"] = fmt::format("{:016x}", weights_hash(trainer->parameters()));
     details["memory"]["planned_bytes"] = trainer->bytes();
     if (const auto growth = peak.growth_bytes()) details["memory"]["peak_bytes"] = *growth;
@@ -161,6 +192,7 @@ class TrainSession final : public Session {
     fields_["steps"] = check_steps;
     if (fields_["test_samples"].get<Index>() < 0) fields_["test_samples"] = check_tests;
     fields_["checkpoint"] = "";
+    fields_["trajectory"] = "";
   }
 
   std::vector<std::unique_ptr<TrainingEvents>> listeners() const {

@@ -116,6 +116,19 @@ with tempfile.TemporaryDirectory() as folder:
     result = run("net", "little.onnx", "--backend", first, "--mode", "check", "--quiet")
     expect(result.returncode == 0, "what was exported runs", result.stdout + result.stderr)
 
+    drifting = ["--epochs", "1", "--trajectory", "drift", "--trajectory-every", "20"]
+    result = run("train", *little([*drifting, "--backend", ",".join(backends)]), "--json", "--quiet", "-o", "drift-records")
+    drift = [r["details"]["training"]["trajectory"] for r in records(result)]
+    expect(result.returncode == 0 and "steps" not in drift[0] and
+           all(d["steps"] == [0, 20, 40, 60, 80, 100] and d["all_l2"][0] == 0 and 0 < d["all_l2"][-1] < 0.1 * d["baseline_l2"][-1]
+               for d in drift[1:]), "backends drift apart, from the same weights", result.stdout + result.stderr)
+    expect(len(drift) == 1 or (Path(folder) / "drift-records/trajectories.csv").read_text().count("\n") ==
+           1 + (len(drift) - 1) * 6 * 5, "every step and parameter in a file")
+    drift = train(*drifting, "--backend", first)[1]["details"]["training"]["trajectory"]
+    expect(drift["all_l2"] == [0] * 6, "the baseline again: no drift at all")
+    result = run("train", *little([*drifting, "--backend", first, "--optimizer", "nesterov:learning_rate=0.01"]), "--quiet")
+    expect("weights less those of backend" in result.stdout, "optimizers: a table", result.stdout + result.stderr)
+
     for words, message in [
             (["--optimizer", "adam:learning_rat=1"], "learning_rate"),
             (["--optimizer", "adamm"], "adam"),
