@@ -101,14 +101,18 @@ Trainer::Work::Work(TrainingSettings settings, Backend& backend)
   s.stop.larger_is_better = task.larger_is_better;
 
   learner(micro_);
-  bool drop_last = s.ranks > 1 || s.accumulate > 1 || sampler->size() % micro_ == 0;
-  if (!drop_last) try {
-      learner(sampler->size() % micro_);
+  last_ = sampler->size() % micro_;
+  std::string left_out = s.ranks > 1 ? "ranks take whole batches" : "";
+  if (last_ > 0 && left_out.empty()) try {
+      learner(last_);
     } catch (const Error& error) {
-      result_.warnings.push_back(fmt::format("the last {} samples of an epoch's order are left out: {}",
-                                             sampler->size() % micro_, error.what()));
-      drop_last = true;
+      left_out = error.what();
     }
+  const bool drop_last = last_ == 0 || !left_out.empty();
+  if (last_ > 0 && drop_last)
+    result_.warnings.push_back(
+        fmt::format("the last {} samples of an epoch's order are left out: {}", last_, left_out));
+  if (drop_last) last_ = micro_;
   batches_ = drop_last ? sampler->size() / micro_ : (sampler->size() + micro_ - 1) / micro_;
   optimizer_ = make_optimizer(s.optimizer, set_);
   if (optimizer_->evaluates() && (s.scheme != "single" || s.accumulate > 1))
@@ -133,7 +137,9 @@ std::unique_ptr<BoundNetwork> Trainer::Work::compile(Index samples, Mode mode) {
   options.input_gradients = false;
   const Graph graph = with_loss(settings_.network(samples, mode), settings_.loss);
   if (const auto reason = backend_.why_not(graph, options)) throw CannotRun(*reason);
-  return std::make_unique<BoundNetwork>(graph, scores_, backend_, set_, options);
+  // Gradients of micro-batches are added: a short one counts as much as it has samples.
+  const double weight = settings_.accumulate > 1 ? static_cast<double>(samples) / static_cast<double>(micro_) : 1;
+  return std::make_unique<BoundNetwork>(graph, scores_, backend_, set_, options, weight);
 }
 
 BoundNetwork& Trainer::Work::learner(Index samples) {
@@ -254,11 +260,15 @@ void Trainer::Work::take_step(Loader& loader) {
   const double begin = now_seconds();
   step_input_ = step_operators_ = 0;
   const Index micros = std::min(settings_.accumulate, batches_ - batch_);
+  // In whole micro-batches; with one a step the loss is the mean over what there is.
+  const bool short_one = settings_.accumulate > 1 && batch_ + micros == batches_ && last_ < micro_;
+  const double weights =
+      static_cast<double>(micros) - (short_one ? 1 - static_cast<double>(last_) / static_cast<double>(micro_) : 0);
   Moment moment{.step = step_ + 1,
                 .epoch = epoch_,
                 .epoch_progress = static_cast<double>(batch_) / static_cast<double>(batches_),
                 .batch = batch_ / settings_.accumulate,
-                .gradient_factor = 1 / static_cast<double>(micros)};
+                .gradient_factor = 1 / weights};
   moment.rate_factor = schedule_->factor(moment);
   Step step(set_, *optimizer_, moment);
   double optimizing = 0;

@@ -17,6 +17,7 @@ class Trainer::Work {
   std::string scores_;
   Index micro_ = 0;                         // samples of a micro-batch
   Index batches_ = 0;                       // micro-batches of an epoch
+  Index last_ = 0;                          // samples of the last of them
   Index epoch_ = 0, batch_ = 0, step_ = 0;  // where the next micro-batch is; steps done
   std::unique_ptr<Evaluation> train_, test_;
   std::unique_ptr<Optimizer> optimizer_;
