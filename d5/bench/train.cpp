@@ -4,12 +4,14 @@
 #include <filesystem>
 
 #include "d5/bench/data_case.hpp"
+#include "d5/bench/meters.hpp"
 #include "d5/bench/net_case.hpp"
 #include "d5/bench/timed_record.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/bench/train_data.hpp"
 #include "d5/bench/train_session.hpp"
 #include "d5/core/plugins.hpp"
+#include "d5/measure/metrics/energy.hpp"
 #include "d5/measure/proportion.hpp"
 #include "d5/networks/network.hpp"
 
@@ -61,6 +63,21 @@ void add_speed(const CaseResult& result, const Json& details, Record& record) {
   record.metrics.emplace_back("throughput", rate);
 }
 
+// What a sample cost, everything included: joules where there is a counter, money where the hour has a price.
+void add_costs(const CaseResult& result, const Json& training, Record& record) {
+  const std::string meter = result.fields.at("device") == "cpu" ? "energy" : "device_energy";
+  Measured measured{.reports = reports_of(result, meter)};
+  std::erase_if(measured.reports, [](const Json& report) { return !report.contains("joules"); });
+  if (const auto energy = energy_per_iteration(measured)) record.metrics.emplace_back("energy_per_sample", *energy);
+  const double price_of_second = result.fields.at("price").get<double>() / 3600;
+  if (price_of_second == 0 || training.at("samples").get<double>() == 0) return;
+  const double seconds = training.at("seconds"), samples = training.at("samples");
+  record.metrics.emplace_back("cost_per_sample", plain("1", price_of_second * seconds / samples));
+  if (training.contains("seconds_to_target"))
+    record.metrics.emplace_back("cost_to_target",
+                                plain("1", price_of_second * training["seconds_to_target"].get<double>()));
+}
+
 // How far the weights are in the end from those of the baseline.
 void add_drift(const Json& training, Record& record) {
   const Json trajectory = training.value("trajectory", Json::object());
@@ -92,7 +109,7 @@ class TrainBench final : public Bench {
     check_names(fmt::format("[{}]", network), legal, fields);
     for (const char* name : {"optimizer", "schedule"})
       if (fields.contains(name)) fields[name] = as_field(name, [&] { return named_values_text(fields[name]); });
-    for (const char* name : {"target", "time_limit", "test_share"})  // 1 is as good as 1.0
+    for (const char* name : {"target", "time_limit", "test_share", "price"})  // 1 is as good as 1.0
       if (fields.contains(name) && fields[name].is_number_integer()) fields[name] = fields[name].get<double>();
     Json result = {{"kind", "train"}, {"network", network}};
     const Json target = fields.value("target", Json());
@@ -143,6 +160,7 @@ class TrainBench final : public Bench {
     add_drift(training, record);
     record.metrics.emplace_back("training_time", plain("s", training.at("seconds")));
     add_speed(result, record.details, record);
+    add_costs(result, training, record);
     if (record.details.contains("memory") && record.details["memory"].contains("peak_bytes"))
       record.metrics.emplace_back("memory", plain("B", record.details["memory"]["peak_bytes"]));
     return record;
@@ -193,6 +211,8 @@ class TrainBench final : public Bench {
       throw FieldError("trajectory",
                        "[train] trajectory: one that is resumed has no beginning to compare; leave out "
                        "--resume or --trajectory");
+    if (!(fields.at("price").get<double>() >= 0))
+      throw FieldError("price", fmt::format("[train] price is {}; 0 and more are legal", fields["price"].dump()));
     const std::string file = fields.at("export");
     if (!file.empty() && !file.ends_with(".onnx") && !file.ends_with(".npz"))
       throw FieldError("export",

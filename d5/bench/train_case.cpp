@@ -137,6 +137,7 @@ const std::vector<CaseField>& train_fields() {
       {"resume", false},
       {"trajectory", ""},
       {"trajectory_every", 10},
+      {"price", 0.0},
       {"export", ""},
   };
   return fields;
@@ -193,7 +194,7 @@ std::string task_of_case(const Json& fields) {
 Json train_identity(const Json& fields) {
   Json identity = fields;
   for (const char* name : {"checkpoint", "every", "resume", "export", "time_limit", "steps", "data", "loader_threads",
-                           "environment", "events", "kind", "trajectory", "trajectory_every"})
+                           "environment", "events", "kind", "trajectory", "trajectory_every", "price"})
     identity.erase(name);
   return identity;
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "d5/bench/meters.hpp"
 #include "d5/bench/progress.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/core/parallel.hpp"
@@ -159,7 +160,12 @@ class TrainSession final : public Session {
     if (!described.data_note.empty()) details["fixture"] = described.data_note;
     if (depth == Depth::build) return outcome;
 
+    // Where there is a counter of energy, reading it twice costs nothing.
+    Meters meters({.names = {fields_.at("device") == "cpu" ? "energy" : "device_energy"}});
+    meters.begin();
     const TrainingResult result = trainer->run();
+    meters.end(result.samples);
+    meters.report(details);
     details["training"] = to_json(result, quality);
     Json& training = details["training"];
     for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);

@@ -61,6 +61,7 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"trajectory",
      "folder: the first of several backends or optimizers is the baseline, the others are compared with it"},
     {"trajectory_every", "steps between looks at the weights"},
+    {"price", "of an hour of this machine, in any currency: records then have the cost of a sample and of the target"},
     {"export", "write the trained network: FILE.onnx (raw pixels go in) or FILE.npz"},
     {"optimizer", "name and values: adam:learning_rate=0.001:beta1=0.9 (see 'd5 list optimizers')"},
     {"backend", "who computes it (see 'd5 list backends')"},
