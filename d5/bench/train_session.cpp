@@ -164,7 +164,7 @@ class TrainSession final : public Session {
     Meters meters({.names = {fields_.at("device") == "cpu" ? "energy" : "device_energy"}});
     meters.begin();
     const TrainingResult result = trainer->run();
-    meters.end(result.samples);
+    if (result.resumed_at == 0) meters.end(result.samples);  // else the first part is not in it
     meters.report(details);
     details["training"] = to_json(result, quality);
     Json& training = details["training"];
