@@ -200,6 +200,15 @@ class TrainBench final : public Bench {
       throw FieldError("accumulate", fmt::format("[train] a batch of {} is not divided evenly into {} micro-batches",
                                                  fields["batch"].dump(), fields["accumulate"].dump()));
     as_field("task", [&] { return registered<tasks>(task_of_case(fields)).quality; });
+    const bool two = task_of_case(fields) == "gan";
+    const std::string discriminator = fields.at("discriminator");
+    if (two != !discriminator.empty())
+      throw FieldError("discriminator",
+                       fmt::format("[train] discriminator is '{}' and the task {}; task gan wants one, others none",
+                                   discriminator, task_of_case(fields)));
+    if (two) as_field("discriminator", [&] { return own_parameters(discriminator).size(); });
+    if (two && fields.at("checkpoint") != "")
+      throw FieldError("checkpoint", "[train] checkpoint: two networks against each other have none");
     as_field("sampler", [&] { return registered<samplers>(fields.at("sampler").get<std::string>()).about; });
     as_field("optimizer", [&] { return complete_optimizer_values(optimizer_of(fields)); });
     as_field("schedule", [&] { return schedule_of(fields).name; });

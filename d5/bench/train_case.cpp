@@ -23,8 +23,7 @@
 namespace d5 {
 namespace {
 
-Graph bare_network(const Json& fields, Index samples, Mode mode) {
-  const std::string network = fields.at("network");
+Graph bare_network(const Json& fields, const std::string& network, Index samples, Mode mode) {
   if (is_file(network)) {
     Graph graph = modernise(read_onnx(network));
     bind_batch(graph, samples);
@@ -110,6 +109,7 @@ const std::vector<CaseField>& train_fields() {
       {"sampler", "shuffle"},
       {"loader_threads", 1},
       {"task", ""},
+      {"discriminator", ""},
       {"loss", "", {"", "cross-entropy", "token-cross-entropy", "mean-squared-error", "binary-cross-entropy"}},
       {"optimizer", "momentum:learning_rate=0.01"},
       {"schedule", "constant"},
@@ -226,7 +226,12 @@ Json trajectory_runner(const Json& fields) {
 TrainingCase training_case(const Json& fields, bool fixture) {
   TrainingCase result;
   TrainingSettings& s = result.settings;
-  s.network = [fields](Index samples, Mode mode) { return bare_network(fields, samples, mode); };
+  const std::string network = fields.at("network"), discriminator = fields.at("discriminator");
+  s.network = [fields, network](Index samples, Mode mode) { return bare_network(fields, network, samples, mode); };
+  if (!discriminator.empty())  // its sizes are those of the generator, by their names
+    result.discriminator = [fields, discriminator](Index samples, Mode mode) {
+      return bare_network(fields, discriminator, samples, mode);
+    };
   s.loss = loss_of_case(fields);
   s.task = task_of_case(fields);
   s.sampler = fields.at("sampler");
@@ -257,11 +262,13 @@ TrainingCase training_case(const Json& fields, bool fixture) {
   } catch (const Error& error) {
     if (!fixture) throw;
     result.data_note = error.what();
-    data = fixture_data(with_loss(s.network(s.batch, Mode::training), s.loss), s.batch, s.seed);
+    const auto& judging = result.discriminator ? result.discriminator : s.network;
+    data = fixture_data(with_loss(judging(s.batch, Mode::training), s.loss), s.batch, s.seed);
   }
   s.train = data.train;
   s.test = data.test;
-  if (const auto* generated = dynamic_cast<const Generator*>(&s.test->data()))
+  const auto* generated = dynamic_cast<const Generator*>(&s.test->data());
+  if (generated && !result.discriminator)  // what is known is how well samples can be told apart
     if (const auto optimum = generated->optimum()) {
       result.optimum = optimum->value;
       result.optimum_why = optimum->metric + ": " + optimum->why;

@@ -11,6 +11,7 @@
 #include "d5/measure/clock.hpp"
 #include "d5/measure/resident_memory.hpp"
 #include "d5/networks/loss.hpp"
+#include "d5/training/gan.hpp"
 #include "d5/training/trajectory.hpp"
 
 namespace d5 {
@@ -144,26 +145,41 @@ class TrainSession final : public Session {
       settings.events.push_back(trajectory.get());
     }
 
-    Outcome outcome;
-    Json& details = outcome.details;
-    const ResidentPeak peak;
-    std::unique_ptr<Trainer> trainer;
+    peak_.emplace();
     try {
-      trainer = std::make_unique<Trainer>(settings, *backend_);
+      if (described.discriminator) {
+        AdversarialTrainer trainer(settings, described.discriminator, *backend_);
+        return trained(trainer, described, trajectory.get(), depth);
+      }
+      Trainer trainer(settings, *backend_);
+      return trained(trainer, described, trajectory.get(), depth);
     } catch (const CannotRun& reason) {
       return {.status = "unsupported", .reason = reason.what()};
     }
+  }
+
+  SliceResult run(const Slice&) override { throw Error("[train] a training runs once, in prepare"); }
+  Outcome finish() override { return {}; }
+
+ private:
+  // One network or two: what is said of a training is the same.
+  template <class Training>
+  Outcome trained(Training& trainer, const TrainingCase& described, const Trajectory* trajectory, Depth depth) {
+    const TrainingSettings& settings = described.settings;
+    const std::string quality = registered<tasks>(settings.task).quality;
+    Outcome outcome;
+    Json& details = outcome.details;
     for (const auto& [name, value] : backend_->facts()) details["backend"][name] = value;
-    for (const auto& [name, value] : trainer->kernels()) details["kernels"][name] = value;
+    for (const auto& [name, value] : trainer.kernels()) details["kernels"][name] = value;
     details["optimizer"] = to_json(complete_optimizer_values(settings.optimizer));
-    details["batches"] = trainer->batches();
+    details["batches"] = trainer.batches();
     if (!described.data_note.empty()) details["fixture"] = described.data_note;
     if (depth == Depth::build) return outcome;
 
     // Where there is a counter of energy, reading it twice costs nothing.
     Meters meters({.names = {fields_.at("device") == "cpu" ? "energy" : "device_energy"}});
     meters.begin();
-    const TrainingResult result = trainer->run();
+    const TrainingResult result = trainer.run();
     if (result.resumed_at == 0) meters.end(result.samples);  // else the first part is not in it
     meters.report(details);
     details["training"] = to_json(result, quality);
@@ -171,27 +187,23 @@ class TrainSession final : public Session {
     for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
     for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
     if (trajectory) training["trajectory"] = to_json(*trajectory);
-    training["weights_hash"] = fmt::format("{:016x}", weights_hash(trainer->parameters()));
-    details["memory"]["planned_bytes"] = trainer->bytes();
-    if (const auto growth = peak.growth_bytes()) details["memory"]["peak_bytes"] = *growth;
+    training["weights_hash"] = fmt::format("{:016x}", weights_hash(trainer.parameters()));
+    details["memory"]["planned_bytes"] = trainer.bytes();
+    if (const auto growth = peak_->growth_bytes()) details["memory"]["peak_bytes"] = *growth;
     if (result.stopped == "diverged") {
       outcome.status = "failed";
       outcome.reason = result.reason;
       return outcome;
     }
-    training["train"] = quality_json(quality, trainer->train_quality());
-    training["test"] = quality_json(quality, trainer->test_quality());
+    training["train"] = quality_json(quality, trainer.train_quality());
+    training["test"] = quality_json(quality, trainer.test_quality());
     training["train"].erase("wrong");
     if (described.optimum) training["optimum"] = {{"value", *described.optimum}, {"why", described.optimum_why}};
     if (const std::string file = fields_.at("export"); !file.empty() && depth == Depth::measure)
-      export_trained(fields_, settings, trainer->parameters(), file);
+      export_trained(fields_, settings, trainer.parameters(), file);
     return outcome;
   }
 
-  SliceResult run(const Slice&) override { throw Error("[train] a training runs once, in prepare"); }
-  Outcome finish() override { return {}; }
-
- private:
   // A few steps on little data show that everything fits together.
   void shorten() {
     fields_["batch"] = std::min<Index>(fields_["batch"].get<Index>(), check_batch * fields_["accumulate"].get<Index>());
@@ -218,6 +230,7 @@ class TrainSession final : public Session {
 
   Json fields_;
   std::unique_ptr<Backend> backend_;
+  std::optional<ResidentPeak> peak_;
 };
 
 }  // namespace

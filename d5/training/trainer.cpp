@@ -35,8 +35,6 @@ std::string scores_of(const Graph& graph) {
   throw UsageError("[train] {} has no output to learn from", graph.name);
 }
 
-constexpr size_t most_blocks = 512;
-
 }  // namespace
 
 // Gradients go to the scheme as they become ready.
@@ -331,26 +329,12 @@ void Trainer::Work::take_step(Loader& loader) {
   result_.times.input += step_input_;
   result_.times.operators += step_operators_;
   result_.times.optimizer += optimizing;
-  note_step(seconds);
+  blocks_.add(seconds, result_.step_seconds, result_.step_block);
 }
 
 void Trainer::Work::see(BoundNetwork& network, const Batch& batch) {
   train_->add(loss_, network.scores(), network.target(), batch.samples);
   result_.samples += batch.size();
-}
-
-// At most 512 numbers however long the training: when they are full, neighbours are joined.
-void Trainer::Work::note_step(double seconds) {
-  block_sum_ += seconds;
-  if (++block_steps_ < result_.step_block) return;
-  auto& blocks = result_.step_seconds;
-  blocks.push_back(block_sum_ / static_cast<double>(block_steps_));
-  block_sum_ = 0;
-  block_steps_ = 0;
-  if (blocks.size() < most_blocks) return;
-  for (size_t i = 0; i < most_blocks / 2; ++i) blocks[i] = (blocks[2 * i] + blocks[2 * i + 1]) / 2;
-  blocks.resize(most_blocks / 2);
-  result_.step_block *= 2;
 }
 
 void Trainer::Work::test() {

@@ -2,6 +2,7 @@
 // The inside of a trainer. Private to training/trainer*.cpp.
 #pragma once
 
+#include "d5/training/step_blocks.hpp"
 #include "d5/training/trainer.hpp"
 
 namespace d5 {
@@ -41,7 +42,6 @@ class Trainer::Work {
   void see(BoundNetwork&, const Batch&);
   void test();
   void end_epoch(bool whole);
-  void note_step(double seconds);
   std::string interrupted() const;  // why it ends within an epoch; empty: it goes on
   double elapsed() const;
 
@@ -55,8 +55,7 @@ class Trainer::Work {
 
   Feed feed_;
   double began_ = 0, seconds_before_ = 0, loss_ = 0, step_input_ = 0, step_operators_ = 0;
-  double block_sum_ = 0;
-  Index block_steps_ = 0;
+  StepBlocks blocks_;
   bool testing_ = false, diverged_ = false;
   std::vector<double> qualities_;  // of the test set after each epoch
 };

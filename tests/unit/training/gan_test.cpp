@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/training/gan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "fixture.hpp"
+
+namespace d5 {
+namespace {
+
+using testing::HasSubstr;
+
+AdversarialTrainer::Network network(const std::string& name, Index size) {
+  return [name, size](Index samples, Mode mode) {
+    Attributes values{{"size", size}, {"channels", int64_t{1}}, {"width", int64_t{4}}, {"depth", int64_t{1}}};
+    if (name == "dcgan-generator") values.set("noise", int64_t{4});
+    return build_network(name, values, samples, DType::f32, mode);
+  };
+}
+
+TrainingSettings pair_of_networks() {
+  TrainingSettings settings = little_training();
+  settings.network = network("dcgan-generator", 8);
+  settings.loss = "binary-cross-entropy";
+  settings.task = "gan";
+  settings.optimizer = {"adam", {{"learning_rate", 0.002}, {"beta1", 0.5}}};
+  return settings;
+}
+
+struct Done {
+  uint64_t generator, discriminator;
+  TrainingResult result;
+};
+Done trained(const TrainingSettings& settings, const std::string& backend = "reference") {
+  const auto on = open_backend(backend);
+  AdversarialTrainer trainer(settings, network("dcgan-discriminator", 8), *on);
+  TrainingResult result = trainer.run();
+  return {weights_hash(trainer.parameters()), weights_hash(trainer.discriminator_parameters()), result};
+}
+
+std::string refusal(const TrainingSettings& settings, Index size = 8) {
+  const auto on = open_backend("reference");
+  try {
+    AdversarialTrainer(settings, network("dcgan-discriminator", size), *on);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Gan, TheGeneratorComesNearerToTheData) {
+  TrainingSettings settings = pair_of_networks();
+  settings.stop.epochs = 12;
+  const Done done = trained(settings);
+  ASSERT_EQ(done.result.curve.size(), 12u);
+  EXPECT_EQ(done.result.steps, 12 * 10);
+  EXPECT_EQ(done.result.samples, 12 * 320);
+  EXPECT_LT(done.result.curve.back().test_quality, 0.7 * done.result.curve.front().test_quality);
+  const StepTimes& t = done.result.times;
+  EXPECT_GE(t.residual(), 0);
+  EXPECT_LE(t.whole, done.result.seconds);
+}
+
+TEST(Gan, SameSeedSameWeights) {
+  TrainingSettings settings = pair_of_networks();
+  settings.stop.steps = 5;
+  const Done a = trained(settings), b = trained(settings);
+  EXPECT_EQ(a.result.stopped, "steps");
+  EXPECT_EQ(a.generator, b.generator);
+  EXPECT_EQ(a.discriminator, b.discriminator);
+  settings.seed = 2;
+  const Done other = trained(settings);
+  EXPECT_NE(a.generator, other.generator);
+  EXPECT_NE(a.discriminator, other.discriminator);
+}
+
+// The same formulas by other kernels: rounding alone is different, 1e-7 of values below 1 in sums of some thousand
+// terms.
+TEST(Gan, BackendsAgreeOnAStep) {
+  std::unique_ptr<Backend> other;
+  try {
+    other = open_backend("onednn");
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  const auto reference = open_backend("reference");
+  TrainingSettings settings = pair_of_networks();
+  settings.optimizer = {"sgd", {{"learning_rate", 0.1}}};
+  settings.stop.steps = 2;
+  AdversarialTrainer a(settings, network("dcgan-discriminator", 8), *reference);
+  AdversarialTrainer b(settings, network("dcgan-discriminator", 8), *other);
+  a.run();
+  b.run();
+  for (const auto& [name, value] : canonical_parameters(a.parameters())) {
+    const NamedTensors all = canonical_parameters(b.parameters());
+    const auto found = std::ranges::find(all, name, &std::pair<std::string, Tensor>::first);
+    ASSERT_NE(found, all.end()) << name;
+    for (size_t i = 0; i < value.values<float>().size(); ++i)
+      ASSERT_NEAR(value.values<float>()[i], found->second.values<float>()[i], 1e-4) << name;
+  }
+}
+
+TEST(Gan, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(refusal(pair_of_networks()), "");
+  EXPECT_THAT(refusal(pair_of_networks(), 16), HasSubstr("of dcgan-discriminator takes f32[32x1x16x16]"));
+  TrainingSettings settings = pair_of_networks();
+  settings.checkpoint.file = "a.d5c";
+  EXPECT_THAT(refusal(settings), HasSubstr("no checkpoint"));
+  settings = pair_of_networks();
+  settings.accumulate = 2;
+  EXPECT_THAT(refusal(settings), HasSubstr("accumulate is 2"));
+  settings = pair_of_networks();
+  settings.batch = 400;
+  EXPECT_THAT(refusal(settings), HasSubstr("larger than the training set of 320 samples"));
+}
+
+// Two pixels: (0 and 2) against (1 and 1), mean and deviation 1 and 1 against 1 and 0; (3 and 3) against (1 and 1), 2
+// apart.
+TEST(Gan, DistanceIsTheFormula) {
+  const auto evaluation = registered<tasks>("gan").make({DType::f32, {2, 2}});
+  const std::vector<Index> samples{0, 1};
+  evaluation->add(0.5, Tensor::from<float>({2, 2}, {1, 1, 1, 1}), Tensor::from<float>({2, 2}, {0, 3, 2, 3}), samples);
+  EXPECT_DOUBLE_EQ(evaluation->value(), std::sqrt((1.0 + 4.0) / 2));
+  evaluation->reset();
+  EXPECT_EQ(evaluation->value(), 0);
+}
+
+}  // namespace
+}  // namespace d5
