@@ -123,8 +123,7 @@ double student_cdf(double t, double degrees) {
     if (x <= 0) return 0.0;
     const double front =
         std::exp(a * std::log(x) + b * std::log(rest) + std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b)) / a;
-    constexpr double tiny = 1e-300;
-    const auto nonzero = [](double value) { return std::abs(value) < tiny ? tiny : value; };
+    const auto nonzero = [](double value) { return std::abs(value) < 1e-300 ? 1e-300 : value; };
     double c = 1, d = 1 / nonzero(1 - (a + b) * x / (a + 1)), result = d;
     for (int m = 1; m < 100000; ++m) {
       const double k = m;

@@ -27,7 +27,7 @@ std::vector<Runs> collect(std::span<const Record> records, const std::vector<std
     for (const std::string& field : ignore) bare.fields.erase(field);
     const std::string key = bare.fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     auto known = std::ranges::find(result, key, &Runs::key);
-    if (known == result.end()) known = result.insert(result.end(), {key, case_name(bare), {}});
+    if (known == result.end()) known = result.insert(result.end(), Runs{key, case_name(bare), {}});
     const Metric* reached = record.metric("epochs_to_target");
     known->epochs.push_back(reached ? reached->median : std::numeric_limits<double>::infinity());
   }

@@ -115,7 +115,10 @@ std::string table_of(const std::vector<const Record*>& records, bool colour) {
 }
 
 std::string quoted(const std::string& text) {
-  return text.find_first_of(",\"") == std::string::npos ? text : "\"" + text + "\"";
+  if (text.find_first_of(",\"") == std::string::npos) return text;
+  std::string result = "\"";
+  for (const char c : text) result += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return result + "\"";
 }
 
 }  // namespace
