@@ -73,10 +73,13 @@ NetworkSummary summarise(const Graph& graph) {
       summary.activation_bytes += found == some.specs.end() ? 0 : found->second.bytes();
     }
     try {
-      const Cost cost = make_operator(node)->cost(specs_of(some.specs, node.inputs), Pass::forward);
+      const auto op = make_operator(node);
+      const std::vector<TensorSpec> in = specs_of(some.specs, node.inputs);
+      op->infer(in);  // refuses shapes that do not fit, of which there is no cost
+      const Cost cost = op->cost(in, Pass::forward);
       layer.flops = cost.flops;
       layer.bytes = cost.bytes;
-    } catch (const Error&) {  // shapes that are not known
+    } catch (const Error&) {  // shapes that are not known or do not fit
     }
     summary.flops += layer.flops;
     summary.bytes += layer.bytes;

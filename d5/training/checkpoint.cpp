@@ -208,10 +208,21 @@ const Tensor& Checkpoint::at(const std::string& name) const {
   throw Error("[checkpoint] there is no '{}' in it: it is of another network or optimizer", name);
 }
 
+namespace {
+
+void check_convertible(const ParameterSet::Parameter& parameter) {
+  if (parameter.layout.empty() || parameter.native) return;
+  throw Error("[parameters] '{}' lies in layout '{}' of {}, which only its owner can convert; use --layout plain",
+              parameter.name, parameter.layout, name(parameter.spec.dtype));
+}
+
+}  // namespace
+
 Tensor canonical_part(const ParameterSet& set, const Tensor& arena, const ParameterSet::Parameter& parameter) {
   const ParameterSet::Range range = set.range(parameter.name);
   const Tensor native = arena.slice(range.first, range.count).to(host_memory());
   const Tensor canonical(DType::f32, parameter.spec.shape);
+  check_convertible(parameter);
   if (parameter.native && parameter.spec.dtype == DType::f32) {
     parameter.native->to_plain(native.data(), canonical);
   } else if (parameter.native) {
@@ -233,6 +244,7 @@ void set_canonical_part(ParameterSet& set, const Tensor& arena, const ParameterS
   const ParameterSet::Range range = set.range(parameter.name);
   Tensor native(DType::f32, {range.count});
   native.fill_bytes(0);
+  check_convertible(parameter);
   if (parameter.native && parameter.spec.dtype == DType::f32) {
     parameter.native->from_plain(canonical, native.data());
   } else if (parameter.native) {

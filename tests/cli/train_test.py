@@ -200,6 +200,13 @@ with tempfile.TemporaryDirectory() as folder:
     result = run("run", "seeds", "--quiet")
     expect(result.returncode == 0 and result.stdout.count("the same weights, bit for bit") == 2,
            "d5 run RECORDS: agrees bit for bit", result.stdout + result.stderr)
+    result = run("compare", "seeds", "seeds", "--fail-on", "slower")
+    expect(result.returncode == 0 and "not faster than the first set allows" in result.stdout, "d5 compare: reference convergence",
+           result.stdout + result.stderr)
+    record = train("--epochs", "1", "--backend", first, "--price", "3.6")[1]
+    training = record["details"]["training"]
+    cost = record["metrics"]["cost_per_sample"]["median"] * training["samples"] / training["seconds"]
+    expect(abs(cost - 0.001) < 1e-9, "a price of an hour: the cost of a sample", str(cost))
     train("--epochs", "1", "--backend", first, "--export", "little.onnx")
     expect(Path(folder, "little.onnx").exists(), "exports ONNX")
     result = run("net", "little.onnx", "--backend", first, "--mode", "check", "--quiet")
@@ -227,6 +234,8 @@ with tempfile.TemporaryDirectory() as folder:
             (["--resume"], "--checkpoint"),
             (["--export", "a.txt"], ".onnx or .npz"),
             (["--task", "classificatio"], "classification"),
+            (["--task", "gan"], "task gan wants one"),
+            (["--trajectory", "drift", "--trajectory-every", "0"], "at least 1 is legal"),
             (["--normalise", "mea=1"], "mean")]:
         result = run("train", *little(words), "--backend", first)
         expect(result.returncode == 2 and message in result.stderr, f"refuses {' '.join(words)}", result.stdout + result.stderr)

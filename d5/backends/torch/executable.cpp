@@ -22,6 +22,7 @@
 #include "d5/backends/torch/library.hpp"
 #include "d5/backends/torch/observed.hpp"
 #include "d5/backends/torch/plan.hpp"
+#include "d5/backends/torch/stored_layout.hpp"
 
 namespace d5::libtorch {
 namespace {
@@ -207,17 +208,6 @@ class TorchExecutable final : public Executable {
     return stored_channels_last(value) ? tensor.contiguous(channels_last_format(value.spec.shape.rank())) : tensor;
   }
 
-  // From ONNX's order of rows to the library's, or back.
-  static at::Tensor reordered_rows(const PlannedValue& value, const at::Tensor& tensor, bool to_library) {
-    if (value.rows.order.empty()) return tensor;
-    std::vector<int64_t> order = value.rows.order;
-    if (!to_library)
-      for (size_t i = 0; i < order.size(); ++i)
-        order[static_cast<size_t>(value.rows.order[i])] = static_cast<int64_t>(i);
-    const Tensor list = Tensor::from<int64_t>({static_cast<Index>(order.size())}, order);
-    return tensor.index_select(1, wrap(list).to(tensor.device()));
-  }
-
   void join_parameters() {
     const bool add = !parameters_.frozen();
     for (const int i : plan_.parameters(graph_)) {
@@ -227,7 +217,11 @@ class TorchExecutable final : public Executable {
       in_set_[i] = true;
       const std::string layout = stored_channels_last(value) ? "channels_last" : value.rows.name;
       if (add) {
-        parameters_.add({.name = value.name, .spec = value.spec, .layout = layout, .trainable = value.differentiable});
+        parameters_.add({.name = value.name,
+                         .spec = value.spec,
+                         .layout = layout,
+                         .native = stored_layout(value, stored_channels_last(value)),
+                         .trainable = value.differentiable});
       } else if (const auto& shared = parameters_.at(value.name);
                  shared.layout != layout || !(shared.spec.shape == value.spec.shape)) {
         throw Error("[executable] parameter '{}' is {} in layout '{}' here, but {} in layout '{}' in the shared set",
@@ -252,7 +246,7 @@ class TorchExecutable final : public Executable {
     slot.ranges.resize(plan_.nodes.size());
     for (size_t i = 0; i < plan_.values.size(); ++i) {
       const PlannedValue& value = plan_.values[i];
-      if (!value.kept()) continue;
+      if (!value.input && !value.constant && !value.output) continue;  // made by a node, new in every step
       if (number > 0 && value.parameter) {
         slot.values[i] = slots_[0].values[i];
         slot.gradients[i] = slots_[0].gradients[i];

@@ -26,7 +26,7 @@ Prepared prepare(const Setup& setup) {
 
 Plan::Plan(const Graph& graph, const CompileOptions& options, at::Device device, const Position* position) {
   const Specs specs = infer_specs(graph);
-  for (const auto& [name, spec] : specs) add(name, spec);
+  for (const auto& [name, spec] : specs) values[add(name, spec)].asked = options.keeps(name);
   for (const GraphInput& input : graph.inputs) {
     PlannedValue& value = values[number(input.name)];
     value.input = true;

@@ -16,11 +16,12 @@ struct PlannedValue {
   TensorSpec spec;
   bool input = false, parameter = false, constant = false, output = false, differentiable = true;
   bool gradient = false;  // an input's, wanted; or an output's, which is seeded
+  bool asked = false;     // CompileOptions::keep: it can be read after a run
   bool channels_last = false;
   Prepared::Rows rows;  // empty: as ONNX has them
   std::vector<size_t> readers;
 
-  bool kept() const { return input || constant || output; }
+  bool kept() const { return input || constant || output || asked; }
 };
 
 struct PlannedNode {

@@ -59,7 +59,12 @@ class Reader {
  private:
   static std::string domain(const std::string& name) { return name == "ai.onnx" ? "" : name; }
 
+  // In a graph an operator is domain:type:overload, so that a colon inside would make it another one.
   static std::string op_name(const std::string& domain_name, const std::string& type, const std::string& overload) {
+    if ((domain_name + type).find(':') != std::string::npos)
+      throw Error("'{}' of the domain '{}' is no operator: a name has no colon", type, domain_name);
+    if (domain(domain_name).empty() && !overload.empty())
+      throw Error("'{}' has the overload '{}', but ONNX's own operators have none", type, overload);
     std::string op = domain(domain_name).empty() ? type : domain_name + ":" + type;
     return overload.empty() ? op : op + ":" + overload;
   }

@@ -142,6 +142,8 @@ TEST(BadOnnx, Graphs) {
   EXPECT_THAT(why(model(part(11, value("x", "")) + same + same)), HasSubstr("'y' is made by node 0"));
   EXPECT_THAT(why(model(part(12, value("z", "")))), HasSubstr("output 'z' is made by no node"));
   EXPECT_THAT(why(model(part(1, node_bytes("", {}, {"y"})))), HasSubstr("names no operator"));
+  EXPECT_THAT(why(model(part(1, node_bytes(":dentity", {}, {"y"})))),
+              HasSubstr("':dentity' of the domain '' is no operator"));
   const std::string negative = part(1, number(1, 1) + part(2, part(1, number(1, static_cast<uint64_t>(-3)))));
   EXPECT_THAT(why(model(part(11, value("x", negative)))), HasSubstr("input 'x': axis 0 has the size -3"));
 }

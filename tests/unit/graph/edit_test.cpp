@@ -115,6 +115,15 @@ TEST(Summary, CountsLayers) {
   EXPECT_EQ(summary.unknown, "");
 }
 
+TEST(Summary, ShapesThatDoNotFitHaveNoCost) {
+  Graph graph{.name = "net", .inputs = {input("x", {4}), input("w", {4})}, .outputs = {"y"}};
+  graph.nodes = {node("Gemm", {"x", "w"}, {"y"})};
+  const NetworkSummary summary = summarise(graph);
+  ASSERT_EQ(summary.layers.size(), 1u);
+  EXPECT_EQ(summary.layers[0].flops, 0);
+  EXPECT_NE(summary.unknown, "");
+}
+
 TEST(Differences, SaysWhatDiffers) {
   const Graph a = chain();
   Graph b = a;

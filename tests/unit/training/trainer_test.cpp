@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "d5/core/parallel.hpp"
+#include "d5/core/rng.hpp"
 #include "fixture.hpp"
 
 namespace d5 {
@@ -60,6 +63,71 @@ TEST(Trainer, SameSeedSameWeightsWhateverTheThreads) {
   EXPECT_EQ(trained(settings, *on), first);
   settings.seed = 2;
   EXPECT_NE(trained(settings, *on), first);
+}
+
+std::vector<std::string> other_backends() {
+  std::vector<std::string> names;
+  for (const BackendStatus& status : backend_statuses())
+    if (status.available && (status.name == "onednn" || status.name == "torch")) names.push_back(status.name);
+  return names;
+}
+
+// The same weights, batches and rule: after two steps weights differ by rounding alone. Sums have at most 2^12 terms,
+// each rounded once to f32, and steps are small beside the weights.
+TEST(Trainer, BackendsTrainTheSameNetwork) {
+  TrainingSettings settings = little_training("lenet", {{"classes", int64_t{4}}});
+  const Attributes images{{"size", int64_t{64}},
+                          {"classes", int64_t{4}},
+                          {"channels", int64_t{1}},
+                          {"height", int64_t{28}},
+                          {"width", int64_t{28}}};
+  settings.train = settings.test = std::make_shared<const Augmented>(
+      generate("generated-images", images),
+      std::vector<AugmentationStep>{
+          {"normalise", {{"mean", std::vector<double>{0.5}}, {"deviation", std::vector<double>{0.25}}}}},
+      1);
+  settings.stop.epochs = 1;
+  const auto weights_on = [&](const std::string& name) {
+    const auto on = backend(name);
+    Trainer trainer(settings, *on);
+    trainer.run();
+    return canonical_parameters(trainer.parameters());
+  };
+  auto expected = weights_on("reference");
+  std::ranges::sort(expected, {}, &std::pair<std::string, Tensor>::first);
+  for (const std::string& name : other_backends()) {
+    auto seen = weights_on(name);
+    std::ranges::sort(seen, {}, &std::pair<std::string, Tensor>::first);
+    ASSERT_EQ(seen.size(), expected.size()) << name;
+    for (size_t p = 0; p < seen.size(); ++p) {
+      const auto a = expected[p].second.values<float>(), b = seen[p].second.values<float>();
+      ASSERT_EQ(a.size(), b.size());
+      float largest = 0;
+      for (const float value : a) largest = std::max(largest, std::abs(value));
+      for (size_t i = 0; i < a.size(); ++i)
+        ASSERT_NEAR(a[i], b[i], 0x1p-12f * largest) << name << " " << seen[p].first << " " << i;
+    }
+  }
+}
+
+// What a checkpoint writes into the set is what the network computes with, however the backend keeps it.
+TEST(Trainer, ParametersHaveOneMeaningInEveryLayout) {
+  for (const std::string& name : other_backends())
+    for (const char* network : {"lenet", "lstm-lm", "mobilenet-v2"}) {
+      const auto on = backend(name);
+      const Graph graph = build_network(network, {}, 1, DType::f32, Mode::inference);
+      ParameterSet set;
+      const auto executable = on->compile(graph, set, {});
+      for (const ParameterSet::Parameter& parameter : set.parameters()) {
+        const Tensor values(DType::f32, parameter.spec.shape);
+        fill_uniform(values, Rng(1, stream_of(parameter.name)), -1, 1);
+        set_parameter(set, parameter.name, values);
+        const Tensor read = executable->read(Executable::Role::value, parameter.name);
+        EXPECT_EQ(std::memcmp(read.data(), values.data(), values.bytes()), 0) << name << " " << parameter.name;
+        const Tensor back = canonical_part(set, set.masters(set.all()), parameter);
+        EXPECT_EQ(std::memcmp(back.data(), values.data(), values.bytes()), 0) << name << " " << parameter.name;
+      }
+    }
 }
 
 // One step of gradient descent on a network without hidden layer, against the formula:
