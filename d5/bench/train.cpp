@@ -207,8 +207,6 @@ class TrainBench final : public Bench {
                        fmt::format("[train] discriminator is '{}' and the task {}; task gan wants one, others none",
                                    discriminator, task_of_case(fields)));
     if (two) as_field("discriminator", [&] { return own_parameters(discriminator).size(); });
-    if (two && fields.at("checkpoint") != "")
-      throw FieldError("checkpoint", "[train] checkpoint: two networks against each other have none");
     as_field("sampler", [&] { return registered<samplers>(fields.at("sampler").get<std::string>()).about; });
     as_field("optimizer", [&] { return complete_optimizer_values(optimizer_of(fields)); });
     as_field("schedule", [&] { return schedule_of(fields).name; });

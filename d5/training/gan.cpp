@@ -9,6 +9,7 @@
 #include "d5/networks/form.hpp"
 #include "d5/networks/initialise.hpp"
 #include "d5/networks/loss.hpp"
+#include "d5/training/saved_training.hpp"
 
 namespace d5 {
 namespace {
@@ -50,7 +51,6 @@ AdversarialTrainer::AdversarialTrainer(TrainingSettings settings, Network discri
   if (s.accumulate != 1 || s.ranks != 1 || s.scheme != "single")
     throw UsageError("[gan] accumulate is {}, ranks {}; both networks learn from whole batches of one process",
                      s.accumulate, s.ranks);
-  if (!s.checkpoint.file.empty()) throw UsageError("[gan] two networks have no checkpoint; leave out --checkpoint");
   batches_ = s.train->data().size() / s.batch;
   if (batches_ < 1)
     throw UsageError("[gan] a batch of {} is larger than the training set of {} samples", s.batch,
@@ -148,7 +148,7 @@ double AdversarialTrainer::judge(BoundNetwork& network, const Tensor& images, do
   return network.loss();
 }
 
-double AdversarialTrainer::elapsed() const { return now_seconds() - began_; }
+double AdversarialTrainer::elapsed() const { return seconds_before_ + now_seconds() - began_; }
 
 TrainingView AdversarialTrainer::view() const {
   return {.epoch = epoch_,
@@ -176,11 +176,15 @@ void AdversarialTrainer::after(TrainingEvent event) {
 }
 
 TrainingResult AdversarialTrainer::run() {
+  const bool saves = !settings_.checkpoint.file.empty();
+  if (settings_.checkpoint.resume && saves) load();
   began_ = now_seconds();
   before(TrainingEvent::training);
+  if (!result_.stopped.empty()) test();  // it was finished when it was saved
   while (result_.stopped.empty()) {
     before(TrainingEvent::epoch);
     const bool whole = run_epoch();
+    if (!whole && !diverged_ && saves) save();  // without the test of half an epoch
     if (!diverged_) {
       test();
       if (whole) qualities_.push_back(test_->value());
@@ -188,6 +192,7 @@ TrainingResult AdversarialTrainer::run() {
     }
     after(TrainingEvent::epoch);
     if (whole && result_.stopped.empty()) result_.stopped = settings_.stop.after_epoch(qualities_);
+    if (whole && saves) save();
   }
   after(TrainingEvent::training);
   result_.seconds = elapsed();
@@ -195,23 +200,56 @@ TrainingResult AdversarialTrainer::run() {
   return result_;
 }
 
+// False: the training ends within it.
 bool AdversarialTrainer::run_epoch() {
-  train_->reset();
+  if (batch_ == 0) train_->reset();
   before(TrainingEvent::training_set);
-  Loader loader(
-      settings_.train, make_sampler(settings_.sampler, settings_.train->data().size(), settings_.seed),
-      {.batch = settings_.batch, .drop_last = true, .threads = settings_.loader_threads, .first_epoch = epoch_});
+  Loader loader(settings_.train, make_sampler(settings_.sampler, settings_.train->data().size(), settings_.seed),
+                {.batch = settings_.batch,
+                 .drop_last = true,
+                 .threads = settings_.loader_threads,
+                 .first_epoch = epoch_,
+                 .first_batch = batch_});
   while (batch_ < batches_) {
     take_step(loader);
     if (diverged_) return false;
-    result_.stopped = interrupted();
-    if (!result_.stopped.empty() && batch_ < batches_) break;
+    if (batch_ == batches_) break;
+    if (result_.stopped = interrupted(); !result_.stopped.empty()) {
+      after(TrainingEvent::training_set);
+      return false;
+    }
+    const Index every = settings_.checkpoint.every;
+    if (every > 0 && !settings_.checkpoint.file.empty() && step_ % every == 0) save();
   }
   after(TrainingEvent::training_set);
-  if (batch_ < batches_) return false;
   ++epoch_;
   batch_ = 0;
+  if (settings_.stop.steps > 0 && step_ >= settings_.stop.steps) result_.stopped = "steps";
   return true;
+}
+
+void AdversarialTrainer::save() {
+  NamedTensors tensors;
+  add_network(tensors, "generator ", made_, *maker_);
+  add_network(tensors, "discriminator ", judged_, *judge_optimizer_);
+  tensors.emplace_back("quality of the epoch", as_section(train_->sums()));
+  const SavedPosition at{epoch_, batch_, step_, elapsed(), qualities_};
+  save_training(settings_, at, made_.layout_hash(), std::move(tensors), result_);
+}
+
+void AdversarialTrainer::load() {
+  SavedPosition at;
+  const bool there = load_training(settings_, at, result_, [&](const Checkpoint& saved) {
+    restore_network(saved, "generator ", made_, *maker_);
+    restore_network(saved, "discriminator ", judged_, *judge_optimizer_);
+    as_section(train_->sums()).copy_from(saved.at("quality of the epoch"));
+  });
+  if (!there) return;
+  epoch_ = at.epoch;
+  batch_ = at.batch;
+  step_ = at.step;
+  seconds_before_ = at.seconds;
+  qualities_ = at.qualities;
 }
 
 std::string AdversarialTrainer::interrupted() const {

@@ -53,6 +53,8 @@ class AdversarialTrainer {
   void update_generator(const Tensor& images, Position);
   void test();
   void end_epoch();
+  void save();
+  void load();
   std::string interrupted() const;
   double elapsed() const;
   TrainingView view() const;
@@ -73,7 +75,7 @@ class AdversarialTrainer {
   std::unique_ptr<Evaluation> train_, test_;
   size_t image_ = 0;  // the field of the data
   Index batches_ = 0, epoch_ = 0, batch_ = 0, step_ = 0;
-  double began_ = 0, loss_ = 0, judge_loss_ = 0;
+  double began_ = 0, seconds_before_ = 0, loss_ = 0, judge_loss_ = 0;
   bool testing_ = false, diverged_ = false;
   std::vector<double> qualities_;
   StepBlocks blocks_;

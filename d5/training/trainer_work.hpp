@@ -45,7 +45,6 @@ class Trainer::Work {
   std::string interrupted() const;  // why it ends within an epoch; empty: it goes on
   double elapsed() const;
 
-  std::string about() const;  // of a checkpoint
   void save();
   void load();
 
