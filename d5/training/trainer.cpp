@@ -105,6 +105,7 @@ Trainer::Work::Work(TrainingSettings settings, Backend& backend)
       learner(last_);
     } catch (const Error& error) {
       left_out = error.what();
+      learners_.erase(last_);
     }
   const bool drop_last = last_ == 0 || !left_out.empty();
   if (last_ > 0 && drop_last)
