@@ -3,7 +3,7 @@
 // recursive doubling. Where two streams together would be longer than the dense vector, what follows is dense.
 //   allreduce   log2 n (2 alpha + 2 k d S beta)      for a density d: k is how much it grows as streams are merged, 1
 //   to n
-#include <cstring>
+#include <algorithm>
 
 #include "d5/distributed/algorithm.hpp"
 #include "d5/distributed/algorithms/power_of_two.hpp"
@@ -25,7 +25,7 @@ class Stream {
     thin_out();
   }
   void write(T* dense) const {
-    if (dense_) return void(std::memcpy(dense, value_.data(), value_.size() * sizeof(T)));
+    if (dense_) return void(std::copy(value_.begin(), value_.end(), dense));
     std::fill_n(dense, length_, T{0});
     for (size_t i = 0; i < index_.size(); ++i) dense[index_[i]] = value_[i];
   }

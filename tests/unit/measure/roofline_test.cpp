@@ -138,14 +138,17 @@ TEST(Probe, SeesRatesAndScalesTheRoofline) {
   EXPECT_NEAR(now.bandwidth_at(1024) / now.bandwidth_at(4096), 2, 1e-9);
 }
 
-// Half of the bytes written is what a copy does; with none or all of them written another limit may come first.
-TEST(Probe, AMixOfReadsAndWritesHasTheHighestBandwidth) {
+// Half of the bytes written is what a copy does. By how much reading or writing alone differ from it is the machine's
+// business; a factor of three would be bytes that are counted wrongly.
+TEST(Probe, ReadsWritesAndTheirMixAreOfOneOrder) {
   Probe probe(1);
   double most[3] = {};
   for (int round = 0; round < 10; ++round)
     for (const int written : {0, 1, 2}) most[written] = std::max(most[written], probe.bandwidth(1e12, written / 2.0));
-  EXPECT_LE(most[0], 1.1 * most[1]);
-  EXPECT_LE(most[2], 1.1 * most[1]);
+  for (const int alone : {0, 2}) {
+    EXPECT_LE(most[alone], 3 * most[1]);
+    EXPECT_GE(most[alone], most[1] / 3);
+  }
 }
 
 TEST(Probe, TwoThreadsAreNotMuchMoreThanTwice) {

@@ -37,7 +37,9 @@ D5_INLINE Vector exp_of(Vector x) {
       0x1.93737cp+0f, 0x1.9c4918p+0f, 0x1.a5503cp+0f, 0x1.ae89fap+0f, 0x1.b7f770p+0f, 0x1.c199bep+0f, 0x1.cb720ep+0f,
       0x1.d5818ep+0f, 0x1.dfc974p+0f, 0x1.ea4afap+0f, 0x1.f50766p+0f};
   const Vector shifted = x * 0x1.715476p+0f + rounder, whole = shifted - rounder;
-  const Vector any = (x - whole * 0x1.62e4p-1f) - whole * 0x1.7f7d1cp-20f;
+  // Unrounded products, whatever the compiler contracts: `whole` has too many digits for exact ones.
+  const __m512 near = _mm512_fnmadd_ps(whole, _mm512_set1_ps(0x1.62e4p-1f), x);
+  const Vector any = _mm512_fnmadd_ps(whole, _mm512_set1_ps(0x1.7f7d1cp-20f), near);
   const Vector r = _mm512_range_ps(any, _mm512_set1_ps(0x1p-6f), 2);  // the smaller magnitude, with its sign
   const Vector root =
       _mm512_permutex2var_ps(_mm512_load_ps(roots), _mm512_castps_si512(shifted), _mm512_load_ps(roots + 16));
