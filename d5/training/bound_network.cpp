@@ -63,7 +63,7 @@ Feed choose_feed(const std::vector<Field>& fields, const Graph& graph, const Ten
 }
 
 BoundNetwork::BoundNetwork(const Graph& graph, const std::string& scores, Backend& backend, ParameterSet& parameters,
-                           CompileOptions options)
+                           CompileOptions options, double loss_weight)
     : parameters_(parameters), scores_name_(scores), scores_spec_(infer_specs(graph).at(scores)) {
   if (std::ranges::find(graph.outputs, scores) == graph.outputs.end()) options.keep.push_back(scores);
   executable_ = backend.compile(graph, parameters, options);
@@ -73,9 +73,9 @@ BoundNetwork::BoundNetwork(const Graph& graph, const std::string& scores, Backen
   if (options.mode != Mode::training) return;
   for (const auto& [parameter, output] : running_updates(graph)) statistics_.emplace_back(parameter, output);
   const TensorSpec loss = infer_specs(graph).at(loss_name);
-  const Tensor one(loss.dtype, loss.shape);
-  store_from_double(loss.dtype, one.data(), 0, 1);
-  executable_->write(Role::gradient, loss_name, one);
+  const Tensor weight(loss.dtype, loss.shape);
+  store_from_double(loss.dtype, weight.data(), 0, loss_weight);
+  executable_->write(Role::gradient, loss_name, weight);
 }
 
 BoundNetwork::Place BoundNetwork::place_of(const std::string& name, const TensorSpec& spec) {

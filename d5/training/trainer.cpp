@@ -46,8 +46,6 @@ std::string scores_of(const Graph& graph) {
   throw UsageError("[train] {} has no output to learn from", graph.name);
 }
 
-constexpr size_t most_blocks = 512;
-
 }  // namespace
 
 // Gradients go to the scheme as they become ready.
@@ -112,19 +110,23 @@ Trainer::Work::Work(TrainingSettings settings, Backend& backend)
   s.stop.larger_is_better = task.larger_is_better;
 
   learner(micro_);
-  const Index all = make_sampler(s.sampler, s.train->data().size(), s.seed)->size();
-  if (all % s.ranks != 0)
+  if (const Index over = make_sampler(s.sampler, s.train->data().size(), s.seed)->size() - sampler->size() * s.ranks)
     result_.warnings.push_back(
-        fmt::format("the last {} samples of an epoch's order are left out: {} are not divided evenly among {} ranks",
-                    all % s.ranks, all, s.ranks));
-  bool drop_last = s.accumulate > 1 || sampler->size() % micro_ == 0;
-  if (!drop_last) try {
-      learner(sampler->size() % micro_);
+        fmt::format("the last {} samples of an epoch's order are left out: they are not divided evenly among {} ranks",
+                    over, s.ranks));
+  last_ = sampler->size() % micro_;
+  std::string left_out;
+  if (last_ > 0) try {
+      learner(last_);
     } catch (const Error& error) {
-      result_.warnings.push_back(fmt::format("the last {} samples of an epoch's order are left out: {}",
-                                             sampler->size() % micro_, error.what()));
-      drop_last = true;
+      left_out = error.what();
+      learners_.erase(last_);
     }
+  const bool drop_last = last_ == 0 || !left_out.empty();
+  if (last_ > 0 && drop_last)
+    result_.warnings.push_back(
+        fmt::format("the last {} samples of an epoch's order are left out: {}", last_, left_out));
+  if (drop_last) last_ = micro_;
   initialise();  // before the optimizer: its state may begin at the weights
   batches_ = drop_last ? sampler->size() / micro_ : (sampler->size() + micro_ - 1) / micro_;
   optimizer_ = make_optimizer(s.optimizer, set_);
@@ -150,7 +152,9 @@ std::unique_ptr<BoundNetwork> Trainer::Work::compile(Index samples, Mode mode) {
   options.input_gradients = false;
   const Graph graph = with_loss(settings_.network(samples, mode), settings_.loss);
   if (const auto reason = backend_.why_not(graph, options)) throw CannotRun(*reason);
-  return std::make_unique<BoundNetwork>(graph, scores_, backend_, set_, options);
+  // Gradients of micro-batches are added: a short one counts as much as it has samples.
+  const double weight = settings_.accumulate > 1 ? static_cast<double>(samples) / static_cast<double>(micro_) : 1;
+  return std::make_unique<BoundNetwork>(graph, scores_, backend_, set_, options, weight);
 }
 
 BoundNetwork& Trainer::Work::learner(Index samples) {
@@ -295,11 +299,15 @@ void Trainer::Work::take_step(Loader& loader) {
   const double begin = now_seconds();
   step_input_ = step_operators_ = 0;
   const Index micros = std::min(settings_.accumulate, batches_ - batch_);
+  // In whole micro-batches; with one a step the loss is the mean over what there is.
+  const bool short_one = settings_.accumulate > 1 && batch_ + micros == batches_ && last_ < micro_;
+  const double weights =
+      static_cast<double>(micros) - (short_one ? 1 - static_cast<double>(last_) / static_cast<double>(micro_) : 0);
   Moment moment{.step = step_ + 1,
                 .epoch = epoch_,
                 .epoch_progress = static_cast<double>(batch_) / static_cast<double>(batches_),
                 .batch = batch_ / settings_.accumulate,
-                .gradient_factor = 1 / static_cast<double>(micros)};
+                .gradient_factor = 1 / weights};
   moment.rate_factor = schedule_->factor(moment);
   Step step(set_, *optimizer_, moment);
   double optimizing = 0;
@@ -364,26 +372,12 @@ void Trainer::Work::take_step(Loader& loader) {
   result_.times.input += step_input_;
   result_.times.operators += step_operators_;
   result_.times.optimizer += optimizing;
-  note_step(seconds);
+  blocks_.add(seconds, result_.step_seconds, result_.step_block);
 }
 
 void Trainer::Work::see(BoundNetwork& network, const Batch& batch) {
   train_->add(loss_, network.scores(), network.target(), batch.samples);
   result_.samples += batch.size();
-}
-
-// At most 512 numbers however long the training: when they are full, neighbours are joined.
-void Trainer::Work::note_step(double seconds) {
-  block_sum_ += seconds;
-  if (++block_steps_ < result_.step_block) return;
-  auto& blocks = result_.step_seconds;
-  blocks.push_back(block_sum_ / static_cast<double>(block_steps_));
-  block_sum_ = 0;
-  block_steps_ = 0;
-  if (blocks.size() < most_blocks) return;
-  for (size_t i = 0; i < most_blocks / 2; ++i) blocks[i] = (blocks[2 * i] + blocks[2 * i + 1]) / 2;
-  blocks.resize(most_blocks / 2);
-  result_.step_block *= 2;
 }
 
 void Trainer::Work::test_on(std::shared_ptr<const Sampler> order) {
