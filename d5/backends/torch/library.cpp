@@ -225,7 +225,7 @@ void use(Math math, bool deterministic) {
 }
 
 Memory& memory_of(at::Device device) {
-  if (device.is_cpu()) return host_memory();
+  if (device.is_cpu() && !std::getenv("D5_TORCH_HOST_AS_DEVICE")) return host_memory();
   static std::mutex mutex;
   static std::map<int, std::unique_ptr<DeviceMemory>> memories;
   const std::scoped_lock lock(mutex);
