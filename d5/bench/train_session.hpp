@@ -8,4 +8,8 @@ namespace d5 {
 
 std::unique_ptr<Session> open_train_session(const Json& fields);
 
+class Communicator;
+// All of a training, or, with a communicator, what its rank does of it.
+Outcome run_training(const Json& fields, Depth, Communicator*);
+
 }  // namespace d5

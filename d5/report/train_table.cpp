@@ -12,6 +12,7 @@
 #include "d5/measure/survival.hpp"
 #include "d5/report/case_fields.hpp"
 #include "d5/report/number_text.hpp"
+#include "d5/report/scaling_table.hpp"
 #include "d5/report/text_table.hpp"
 
 namespace d5 {
@@ -44,7 +45,8 @@ std::vector<Cell> step_cells(const Json& training) {
   return cells;
 }
 
-const std::vector<const char*> shown_fields{"dataset", "backend", "optimizer", "batch", "threads", "seed"};
+const std::vector<const char*> shown_fields{"dataset", "backend", "optimizer", "batch",
+                                            "threads", "scheme",  "ranks",     "seed"};
 
 std::string table_of(const std::string& network, const std::vector<const Record*>& records, bool colour) {
   const std::string quality = quality_name(*records.front());
@@ -56,7 +58,7 @@ std::string table_of(const std::string& network, const std::vector<const Record*
         std::ranges::any_of(records, [&](const Record* record) { return field_text(record->fields, field) != first; });
     if (varies)
       varying.push_back(field);
-    else
+    else if (!first.empty() && !(field == std::string_view("ranks") && first == "1"))
       constant += fmt::format(", {} {}", field, first);
   }
   TextTable table;
@@ -162,6 +164,7 @@ std::string train_text(std::span<const Record> records, bool colour) {
   for (const auto& [network, of_network] : networks)
     text += (text.empty() ? "" : "\n") + table_of(network, of_network, colour);
   for (const auto& runs : by_configuration(records)) text += summary_of(runs);
+  text += scaling_text(records, colour);
   std::string notes;
   for (const Record& record : records)
     if (record.kind == "train")

@@ -37,7 +37,7 @@ struct TrainingSettings {
   ScheduleSettings schedule;
   std::string scheme = "single";
   Attributes scheme_values;
-  Communicator* communicator = nullptr;
+  Communicator* communicator = nullptr;  // its rank and size are the next two (distributed/rank_scheme.hpp sets all)
   int rank = 0, ranks = 1;
   DType compute = DType::f32;  // bf16: masters stay f32
   CompileOptions compile;      // mode and keep are the trainer's
@@ -74,7 +74,8 @@ struct TrainingResult {
   StepTimes times;
   std::vector<double> step_seconds;  // means of consecutive steps, `step_block` each
   Index step_block = 1;
-  Index resumed_at = 0;  // step; 0: it began here
+  Index resumed_at = 0;    // step; 0: it began here
+  Scheme::Numbers scheme;  // what it measured of itself
   std::vector<std::string> warnings;
 };
 

@@ -2,6 +2,7 @@
 // The inside of a trainer. Private to training/trainer*.cpp.
 #pragma once
 
+#include "d5/training/step_blocks.hpp"
 #include "d5/training/trainer.hpp"
 
 namespace d5 {
@@ -17,6 +18,7 @@ class Trainer::Work {
   std::string scores_;
   Index micro_ = 0;                         // samples of a micro-batch
   Index batches_ = 0;                       // micro-batches of an epoch
+  Index last_ = 0;                          // samples of the last of them
   Index epoch_ = 0, batch_ = 0, step_ = 0;  // where the next micro-batch is; steps done
   std::unique_ptr<Evaluation> train_, test_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -33,18 +35,18 @@ class Trainer::Work {
   BoundNetwork& tester(Index samples);
   std::shared_ptr<const Sampler> training_sampler() const;
   void initialise();
-  Position position(Index samples_before) const;
+  Position position(Index samples_before, Index step_samples) const;
 
+  void train();
   bool run_epoch();  // false: the training ends within it
   void take_step(Loader&);
   void see(BoundNetwork&, const Batch&);
   void test();
+  void test_on(std::shared_ptr<const Sampler> order);
   void end_epoch(bool whole);
-  void note_step(double seconds);
-  std::string interrupted() const;  // why it ends within an epoch; empty: it goes on
+  std::string interrupted(bool between_epochs);  // why it ends within an epoch; empty: it goes on
   double elapsed() const;
 
-  std::string about() const;  // of a checkpoint
   void save();
   void load();
 
@@ -54,8 +56,7 @@ class Trainer::Work {
 
   Feed feed_;
   double began_ = 0, seconds_before_ = 0, loss_ = 0, step_input_ = 0, step_operators_ = 0;
-  double block_sum_ = 0;
-  Index block_steps_ = 0;
+  StepBlocks blocks_;
   bool testing_ = false, diverged_ = false;
   std::vector<double> qualities_;  // of the test set after each epoch
 };
