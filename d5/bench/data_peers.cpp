@@ -41,11 +41,18 @@ DataPeers::DataPeers(int count, const std::function<std::function<void()>(int ra
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
     try {
-      const std::function<void()> next = open(p + 1);
+      const auto self = static_cast<size_t>(p);
       while (true) {
         while (running() == 0) nap();
-        next();
-        ++given(static_cast<size_t>(p));
+        idle(self) = false;
+        {
+          const std::function<void()> next = open(p + 1);
+          while (running() != 0) {
+            next();
+            ++given(self);
+          }
+        }
+        idle(self) = true;
       }
     } catch (const std::exception& error) {
       std::fprintf(stderr, "[data] process %d: %s\n", p + 1, error.what());
@@ -86,7 +93,10 @@ void DataPeers::start() {
 
 void DataPeers::pause() {
   running() = 0;
-  check();
+  for (size_t p = 0; p < processes_.size(); ++p) do {
+      check();
+      if (!idle(p)) nap();
+    } while (!idle(p));
 }
 
 int64_t DataPeers::batches() const {

@@ -14,8 +14,8 @@ namespace d5 {
 
 class DataPeers {
  public:
-  // Forks `count` processes. Each calls open(rank), with rank 1 to count, and then, while they are told to run, what it
-  // got: once for every batch. Before anything else has threads.
+  // Forks `count` processes. Each calls open(rank), with rank 1 to count, when they are told to run, and then what it
+  // got, once for every batch, until they are to pause: it is destroyed then. Before anything else has threads.
   DataPeers(int count, const std::function<std::function<void()>(int rank)>& open);
   ~DataPeers();  // ends them
   DataPeers(const DataPeers&) = delete;
@@ -23,17 +23,19 @@ class DataPeers {
 
   // Returns when each has given a batch since; Error where one has ended.
   void start();
-  void pause();
+  void pause();             // returns when all are idle
   int64_t batches() const;  // of all, so far
 
  private:
   struct alignas(64) Line {
     std::atomic<int64_t> value = 0;
+    std::atomic<bool> idle = true;
   };
   void check() const;
   void stop();
   std::atomic<int64_t>& running() const { return lines_[0].value; }
   std::atomic<int64_t>& given(size_t process) const { return lines_[1 + process].value; }
+  std::atomic<bool>& idle(size_t process) const { return lines_[1 + process].idle; }
 
   Line* lines_ = nullptr;  // seen by all: whether to run, then the batches of each
   size_t bytes_ = 0;

@@ -21,6 +21,24 @@ namespace {
 
 constexpr double probe_s = 0.05;
 
+// What another process reads with. When it is done, it lets go of the pages that it has mapped: they would keep the
+// cache from being emptied.
+struct PeerReading {
+  struct LetGo {
+    std::vector<std::string> files;
+    ~LetGo() { release_mapped_pages(files); }
+  } mapped;
+  Loader loader;
+};
+
+Outcome without_details(std::string status, std::string reason) {
+  Outcome outcome;
+  outcome.status = std::move(status);
+  outcome.reason = std::move(reason);
+  return outcome;
+}
+Outcome unsupported(std::string reason) { return without_details("unsupported", std::move(reason)); }
+
 class DataSession final : public Session {
  public:
   explicit DataSession(const Json& fields)
@@ -37,10 +55,10 @@ class DataSession final : public Session {
       open();
     } catch (const UsageError& error) {
       if (fields_.at("store") == "") throw;
-      return {"unsupported", error.what(), {}};
+      return unsupported(error.what());
     }
-    if (cold_ && files_.empty()) return {"unsupported", "cache cold: the samples come from no file", {}};
-    if (source_.data->size() == 0) return {"failed", "the data set has no samples", {}};
+    if (cold_ && files_.empty()) return unsupported("cache cold: the samples come from no file");
+    if (source_.data->size() == 0) return without_details("failed", "the data set has no samples");
     describe(outcome.details);
     if (depth < Depth::check) return outcome;
     check(outcome);
@@ -48,7 +66,8 @@ class DataSession final : public Session {
     if (cold_) {
       empty_page_cache(files_);
       if (const double left = cached_share(files_); left > 0.05)
-        return {"unsupported", fmt::format("cache cold: {:.0f} % of the pages stay cached here", 100 * left), {}};
+        return unsupported(
+            fmt::format("cache cold: the file system or another process keeps {:.0f} % of the pages", 100 * left));
     } else {
       fill_page_cache(files_);
     }
@@ -149,9 +168,10 @@ class DataSession final : public Session {
   void start_peers() {
     if (processes_ == 1) return;
     peers_ = std::make_unique<DataPeers>(processes_ - 1, [this](int rank) {
-      auto loader = std::make_shared<Loader>(data_, share(rank), options_);
-      return [loader] {
-        if (!loader->next()) throw Error("[data] the loader ended");
+      auto reading = std::shared_ptr<PeerReading>(
+          new PeerReading{{cold_ ? files_ : std::vector<std::string>()}, Loader(data_, share(rank), options_)});
+      return [reading] {
+        if (!reading->loader.next()) throw Error("[data] the loader ended");
       };
     });
   }

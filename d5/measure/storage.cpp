@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "d5/core/error.hpp"
@@ -88,7 +90,24 @@ double cached_share(const std::vector<std::string>& files) {
   return all > 0 ? cached / all : 0;
 }
 
+void release_mapped_pages(const std::vector<std::string>& files) {
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (const std::string& file : files) names.insert(std::filesystem::weakly_canonical(file, ignored).string());
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0, end = 0;
+    char shared = 0;
+    int name = 0;
+    // Pages that are shared with the file can be read again; others would be lost.
+    if (std::sscanf(line.c_str(), "%lx-%lx %*3c%c %*s %*s %*s %n", &begin, &end, &shared, &name) == 3 && name > 0 &&
+        shared == 's' && names.contains(line.substr(static_cast<size_t>(name))))
+      ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+}
+
 void empty_page_cache(const std::vector<std::string>& files) {
+  release_mapped_pages(files);
   for (const std::string& path : files) {
     const Opened file(path);
     ::fdatasync(file.descriptor());  // pages that are not written yet stay

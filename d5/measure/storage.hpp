@@ -16,6 +16,9 @@ int64_t bytes_of(const std::vector<std::string>& files);
 // The part of their bytes that lies in the page cache, 0 to 1.
 double cached_share(const std::vector<std::string>& files);
 void empty_page_cache(const std::vector<std::string>& files);  // asks the kernel; cached_share() tells what came of it
+// Where this process has mapped them: its pages are let go, which keep the kernel from emptying its cache. Part of
+// empty_page_cache(); other processes that have them mapped must do it, too. The mappings stay as they are.
+void release_mapped_pages(const std::vector<std::string>& files);
 void fill_page_cache(const std::vector<std::string>& files);
 
 // Bytes a second of plain reading, for at most `seconds`: whole files one after the other in large blocks, or blocks of

@@ -104,10 +104,11 @@ class Loader {
   }
 
   static std::string kind_of_level(const TomlMember& m) {
+    if (m.value->value<std::string_view>() == "data") return "data";
     const auto* value = m.value->as_integer();
     if (!value || value->get() < 0 || value->get() >= static_cast<int64_t>(kinds.size())) {
-      throw UsageError("[recipe] {}: level; legal: 0 (operators), 1 (networks), 2 (training), 3 (distributed)",
-                       m.place);
+      throw UsageError(
+          "[recipe] {}: level; legal: 0 (operators), 1 (networks), 2 (training), 3 (distributed), \"data\"", m.place);
     }
     return kinds[static_cast<size_t>(value->get())];
   }

@@ -34,7 +34,7 @@ struct Accept {
 
 struct Recipe {
   std::string name, about, file;
-  std::string kind = "op";  // from level: 0 op, 1 net, 2 train, 3 distributed
+  std::string kind = "op";  // from level: 0 op, 1 net, 2 train, 3 distributed, "data" data
   nlohmann::json fixed = nlohmann::json::object(), changeable = nlohmann::json::object();
   std::vector<Axis> axes;
   struct Block {

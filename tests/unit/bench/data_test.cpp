@@ -196,7 +196,9 @@ TEST(DataBench, RefusesWrongFields) {
   EXPECT_THROW(small_case({{"augment", "krop"}}), FieldError);
   EXPECT_THROW(small_case({{"bach", 3}}), FieldError);
   const Json cold = small_case({{"cache", "cold"}});
-  EXPECT_EQ(bench_of(cold).open(cold)->prepare(Depth::check).status, "unsupported");
+  const Outcome refused = bench_of(cold).open(cold)->prepare(Depth::check);
+  EXPECT_EQ(refused.status, "unsupported");
+  EXPECT_TRUE(refused.details.is_object());  // as the protocol wants it
 }
 
 }  // namespace

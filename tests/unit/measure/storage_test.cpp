@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/measure/storage.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -62,6 +65,26 @@ TEST_F(Storage, KnowsWhatIsCached) {
   empty_page_cache({file});
   EXPECT_LE(cached_share({file}), 1.0);  // a file system in memory keeps its pages
   EXPECT_EQ(cached_share({write("empty", 0)}), 0);
+}
+
+// As containers do: a mapped file whose pages were read.
+TEST_F(Storage, MappedFilesLeaveTheCacheToo) {
+  constexpr int64_t bytes = 1 << 20;
+  const std::string file = write("mapped", bytes);
+  empty_page_cache({file});
+  if (cached_share({file}) > 0.05) GTEST_SKIP() << "this file system keeps its pages";
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(descriptor, 0);
+  auto* const mapped = static_cast<const volatile char*>(::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor, 0));
+  ::close(descriptor);
+  int64_t sum = 0, again = 0;
+  for (int64_t i = 0; i < bytes; ++i) sum += mapped[i];
+  EXPECT_GT(cached_share({file}), 0.99);
+  empty_page_cache({file});
+  EXPECT_LT(cached_share({file}), 0.05);
+  for (int64_t i = 0; i < bytes; ++i) again += mapped[i];  // the mapping is as it was
+  EXPECT_EQ(again, sum);
+  ::munmap(const_cast<char*>(mapped), bytes);
 }
 
 TEST_F(Storage, CountsWhatThisProcessReads) {
