@@ -201,8 +201,6 @@ class TrainBench final : public Bench {
       throw FieldError("scheme", fmt::format("[train] scheme single is of one process, and there are {} ranks", ranks));
     if (all % (ranks * fields.at("accumulate").get<Index>()) != 0)
       throw FieldError("batch", fmt::format("[train] a batch of {} is not divided evenly among {} ranks", all, ranks));
-    if (fields.at("checkpoint") != "")
-      throw FieldError("checkpoint", "[train] checkpoints are of one rank; legal with several: none");
     if (fields.at("discriminator") != "")
       throw FieldError("ranks", "[train] two networks against each other are trained by one rank; legal: 1");
     if (fields.at("device") != "cpu") throw FieldError("device", "[train] several ranks train on the host; legal: cpu");
@@ -215,6 +213,7 @@ class TrainBench final : public Bench {
                                                                                           {"steps", 0},
                                                                                           {"ranks", 1},
                                                                                           {"ranks_per_node", 0},
+                                                                                          {"from_ranks", 0},
                                                                                           {"plateau", 0},
                                                                                           {"every", 0},
                                                                                           {"trajectory_every", 1},
@@ -240,6 +239,8 @@ class TrainBench final : public Bench {
     as_field("normalise", [&] { return normalisation_of(fields).mean; });
     if (fields.at("resume").get<bool>() && fields.at("checkpoint") == "")
       throw FieldError("resume", "[train] resume: there is nothing to go on from without --checkpoint FOLDER");
+    if (fields.at("from_ranks").get<Index>() > 0 && !fields.at("resume").get<bool>())
+      throw FieldError("from_ranks", "[train] from_ranks: only --resume goes on from a checkpoint");
     if (fields.at("resume").get<bool>() && fields.at("trajectory") != "")
       throw FieldError("trajectory",
                        "[train] trajectory: one that is resumed has no beginning to compare; leave out "

@@ -64,6 +64,7 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"events", "plugins that see the training go by, joined by '+'"},
     {"checkpoint", "folder for checkpoints, a file for each case"},
     {"every", "steps between checkpoints [at the end of every epoch]"},
+    {"from_ranks", "with --resume: the checkpoint of so many ranks, where this number of ranks has none yet"},
     {"trajectory",
      "folder: the first of several backends or optimizers is the baseline, the others are compared with it"},
     {"trajectory_every", "steps between looks at the weights"},

@@ -41,6 +41,29 @@ class Train(unittest.TestCase):
             self.assertEqual(by["mpi"], by["threads"])
             self.assertEqual(len(by["mpi"]), 9)
 
+    def test_checkpoints_go_on_bit_for_bit(self):
+        schemes = "dsgd,pssgd,zero1,sparcml:density=0.1,qsgd,compressed,hierarchical,mavg:period=4,easgd,dpsgd"
+        for ranks in ["2", "4"]:
+            both = ["--ranks", ranks, "--scheme", schemes, "--communicator", "mpi"]
+            whole = self.weights(*both)
+            with tempfile.TemporaryDirectory() as folder:
+                saved = [*both, "--checkpoint", folder, "--every", "4", "--resume"]
+                self.weights(*saved, "--steps", "6")  # saved at 4, and where it ends
+                records = self.records(*saved)
+                self.assertEqual({r["details"]["training"]["resumed_at_step"] for r in records}, {6})
+                self.assertEqual([r["details"]["training"]["weights_hash"] for r in records], whole)
+                self.assertEqual(len(list(Path(folder).iterdir())), 10 * int(ranks))
+                # Threads go on from what processes wrote: it is finished, and the same.
+                self.assertEqual(self.weights(*saved, "--communicator", "threads"), whole)
+
+    def test_other_numbers_of_ranks_go_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            saved = ["--communicator", "mpi", "--scheme", "dsgd,zero1,mavg", "--checkpoint", folder, "--every", "3"]
+            self.records(*saved, "--ranks", "2", "--steps", "6")
+            for record in self.records(*saved, "--ranks", "4", "--resume", "--from-ranks", "2"):
+                self.assertEqual(record["details"]["training"]["resumed_at_step"], 6)
+                self.assertEqual(record["details"]["training"]["samples"], 320)
+
     def test_two_ranks_of_synchronous_schemes_are_dsgd(self):
         weights = self.weights("--ranks", "2", "--communicator", "mpi", "--scheme", "dsgd,pssgd,zero1,hierarchical,sparcml:density=1")
         self.assertEqual(set(weights), {weights[0]})

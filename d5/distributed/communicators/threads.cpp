@@ -101,9 +101,7 @@ class ThreadWindow final : public Window {
 class ThreadTransport final : public Transport {
  public:
   ThreadTransport(std::shared_ptr<World> world, int rank) : Transport(rank, world->nodes), world_(std::move(world)) {}
-  ~ThreadTransport() override {
-    if (world_->gone[static_cast<size_t>(rank())] < 0) leave(rank());
-  }
+  ~ThreadTransport() override { leave(rank()); }
 
   bool done(Transfer& transfer) override {
     if (transfer.handle == 0) return true;
@@ -116,7 +114,7 @@ class ThreadTransport final : public Transport {
       // It may have been delivered just before the peer went.
       if (!state->done.load(std::memory_order_acquire)) {
         const int peer = world_->cause(transfer.peer);
-        if (world_->gone[static_cast<size_t>(rank())] < 0) leave(peer);
+        leave(peer);
         throw RankLost(peer, fmt::format("[communicator] rank {} is lost; rank {} was waiting for it", peer, rank()));
       }
     }
@@ -167,7 +165,7 @@ class ThreadTransport final : public Transport {
 
   int abandon(int peer) override {
     const int lost = world_->culprit(peer);
-    if (world_->gone[static_cast<size_t>(rank())] < 0) leave(lost);
+    leave(lost);
     return lost;
   }
   using Transport::count;
@@ -224,8 +222,10 @@ class ThreadTransport final : public Transport {
     return ended;
   }
 
+  // Nobody delivers to this rank any more, also what another of its threads posted after it had left before.
   void leave(int lost) {
-    world_->gone[static_cast<size_t>(rank())] = lost;
+    int there = -1;
+    world_->gone[static_cast<size_t>(rank())].compare_exchange_strong(there, lost);
     for (Mailbox& box : world_->mailboxes) {
       const std::scoped_lock lock(box.mutex);
       for (auto* posts : {&box.sends, &box.receives})
