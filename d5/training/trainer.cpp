@@ -143,8 +143,7 @@ std::shared_ptr<const Sampler> Trainer::Work::training_sampler() const {
   const TrainingSettings& s = settings_;
   std::shared_ptr<const Sampler> all = make_sampler(s.sampler, s.train->data().size(), s.seed);
   if (s.ranks == 1 && first_ == 0) return all;
-  Index each = (all->size() - first_) / s.ranks;
-  if (s.accumulate > 1) each -= each % micro_;  // short micro-batches are dropped: the ranks' parts stay side by side
+  const Index each = (all->size() - first_) / s.ranks;
   return std::make_shared<RankSampler>(std::move(all), first_, s.rank, s.ranks, s.batch, each);
 }
 
@@ -152,6 +151,10 @@ Index Trainer::Work::batches_of_epoch() const {
   if (first_ == 0) return batches_;
   const Index size = training_sampler()->size();
   return drops_last_ ? size / micro_ : (size + micro_ - 1) / micro_;
+}
+
+Index Trainer::Work::last_of_epoch() const {
+  return first_ == 0 ? last_ : std::min(micro_, training_sampler()->size() - (batches_of_epoch() - 1) * micro_);
 }
 
 std::unique_ptr<BoundNetwork> Trainer::Work::compile(Index samples, Mode mode) {
@@ -315,10 +318,9 @@ void Trainer::Work::take_step(Loader& loader) {
   step_input_ = step_operators_ = 0;
   const Index batches = batches_of_epoch();
   const Index micros = std::min(settings_.accumulate, batches - batch_);
+  const Index samples = micros * micro_ - (batch_ + micros == batches ? micro_ - last_of_epoch() : 0);
   // In whole micro-batches; with one a step the loss is the mean over what there is.
-  const bool short_one = settings_.accumulate > 1 && first_ == 0 && batch_ + micros == batches && last_ < micro_;
-  const double weights =
-      static_cast<double>(micros) - (short_one ? 1 - static_cast<double>(last_) / static_cast<double>(micro_) : 0);
+  const double weights = settings_.accumulate > 1 ? static_cast<double>(samples) / static_cast<double>(micro_) : 1;
   Moment moment{.step = step_ + 1,
                 .epoch = epoch_,
                 .epoch_progress = epoch_progress(),
@@ -354,7 +356,7 @@ void Trainer::Work::take_step(Loader& loader) {
       set_.touch();
     } else {
       before(TrainingEvent::forward);
-      network.forward(position(micro * micro_, batch->size() * micros));
+      network.forward(position(micro * micro_, samples));
       loss_ = network.loss();
       after(TrainingEvent::forward);
       Passing passing(*scheme_);

@@ -36,6 +36,7 @@ class Trainer::Work {
   BoundNetwork& tester(Index samples);
   std::shared_ptr<const Sampler> training_sampler() const;
   Index batches_of_epoch() const;
+  Index last_of_epoch() const;  // samples of its last micro-batch
   Index samples_of_micro_batch() const { return micro_ * settings_.ranks; }
   void initialise();
   Position position(Index samples_before, Index step_samples) const;
