@@ -141,6 +141,8 @@ const std::vector<CaseField>& train_fields() {
       {"every", 0},
       {"resume", false},
       {"from_ranks", 0},
+      {"restarts", 0},
+      {"rank_limit", 600.0},
       {"trajectory", ""},
       {"trajectory_every", 10},
       {"price", 0.0},
@@ -209,9 +211,9 @@ std::string task_of_case(const Json& fields) {
 
 Json train_identity(const Json& fields) {
   Json identity = fields;
-  for (const char* name :
-       {"checkpoint", "every", "resume", "export", "time_limit", "steps", "data", "loader_threads", "environment",
-        "events", "kind", "trajectory", "trajectory_every", "price", "ranks", "communicator", "from_ranks"})
+  for (const char* name : {"checkpoint", "every", "resume", "export", "time_limit", "steps", "data", "loader_threads",
+                           "environment", "events", "kind", "trajectory", "trajectory_every", "price", "ranks",
+                           "communicator", "from_ranks", "restarts", "rank_limit"})
     identity.erase(name);
   return identity;
 }

@@ -55,6 +55,18 @@ class Teller final : public TrainingEvents {
   double next_ = 0;
 };
 
+class First final : public TrainingEvents {
+ public:
+  explicit First(const std::function<void(Index)>& began) : began_(began) {}
+  void before(TrainingEvent event, const TrainingView& view) override {
+    if (event == TrainingEvent::training_set && !std::exchange(told_, true)) began_(view.step);
+  }
+
+ private:
+  const std::function<void(Index)>& began_;
+  bool told_ = false;
+};
+
 Json quality_json(const std::string& name, const Evaluation& evaluation) {
   Json result = {{"loss", evaluation.loss()}, {name, evaluation.value()}, {"samples", evaluation.samples()}};
   if (const auto share = evaluation.right_of()) result["right"] = share->first;
@@ -258,6 +270,7 @@ class TrainSession final : public Session {
     fields_["steps"] = check_steps;
     if (fields_["test_samples"].get<Index>() < 0) fields_["test_samples"] = check_tests;
     fields_["checkpoint"] = "";
+    fields_["restarts"] = 0;
     fields_["trajectory"] = "";
   }
 
@@ -266,12 +279,15 @@ class TrainSession final : public Session {
 
 }  // namespace
 
-Outcome run_training(const Json& fields, Depth depth, Communicator* communicator) {
+Outcome run_training(const Json& fields, Depth depth, Communicator* communicator,
+                     const std::function<void(Index)>& began) {
   const bool tells = !communicator || communicator->rank() == 0;
   TrainingCase described = training_case(fields, depth < Depth::measure);
   TrainingSettings& settings = described.settings;
   if (communicator) set_communicator(settings, *communicator);
   const std::unique_ptr<Backend> backend = open_one(fields.at("backend"));
+  First first(began);
+  if (began) settings.events.push_back(&first);
   Teller teller(fields.at("network").get<std::string>(), registered<tasks>(settings.task).quality,
                 batch_of_all_ranks(fields));
   TrainingEvents silent;  // every rank has a listener, or none

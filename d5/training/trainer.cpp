@@ -377,7 +377,7 @@ void Trainer::Work::take_step(Loader& loader) {
     result_.reason =
         fmt::format("[train] the loss is {} at epoch {}, batch {} (step {})", loss_, epoch_ + 1, batch_ + 1, step_ + 1);
     // The other ranks wait for this one: all of them end with its message.
-    if (settings_.ranks > 1) throw Error("{} on rank {}", result_.reason, settings_.rank);
+    if (settings_.ranks > 1) throw Diverged("{} on rank {}", result_.reason, settings_.rank);
     return;
   }
   if (!optimizer_->evaluates()) {

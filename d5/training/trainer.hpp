@@ -80,6 +80,11 @@ struct TrainingResult {
   std::vector<std::string> warnings;
 };
 
+// The loss of one of several ranks is no number: the same would happen again.
+class Diverged : public Error {
+  using Error::Error;
+};
+
 class Trainer {
  public:
   Trainer(TrainingSettings, Backend&);  // compiles; UsageError where data, network and task do not fit
