@@ -262,6 +262,14 @@ class TrainBench final : public Bench {
       throw FieldError("restarts", "[train] restarts: there is nothing to start from without --checkpoint FOLDER");
     if (fields.at("restarts").get<Index>() > 0 && scheme_of(fields).name == "single")
       throw FieldError("restarts", "[train] restarts: scheme single has no ranks to lose; legal: 0, or --ranks 2");
+    if (fields.at("elastic").get<bool>()) {
+      const std::string scheme = scheme_of(fields).name;
+      if (fields.at("checkpoint") == "")
+        throw FieldError("elastic", "[train] elastic: there is nothing to go on from without --checkpoint FOLDER");
+      for (const char* not_legal : {"single", "asgd", "ssp", "hierarchical"})  // alone, or ranks that talk in groups
+        if (scheme == not_legal)
+          throw FieldError("elastic", fmt::format("[train] elastic: scheme {} cannot go on with fewer ranks", scheme));
+    }
     if (!(fields.at("rank_limit").get<double>() > 0))
       throw FieldError("rank_limit", fmt::format("[train] rank_limit is {}; more than 0 seconds are legal",
                                                  fields["rank_limit"].dump()));

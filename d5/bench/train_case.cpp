@@ -142,6 +142,7 @@ const std::vector<CaseField>& train_fields() {
       {"resume", false},
       {"from_ranks", 0},
       {"restarts", 0},
+      {"elastic", false},
       {"rank_limit", 600.0},
       {"trajectory", ""},
       {"trajectory_every", 10},
@@ -211,9 +212,10 @@ std::string task_of_case(const Json& fields) {
 
 Json train_identity(const Json& fields) {
   Json identity = fields;
-  for (const char* name : {"checkpoint", "every", "resume", "export", "time_limit", "steps", "data", "loader_threads",
-                           "environment", "events", "kind", "trajectory", "trajectory_every", "price", "ranks",
-                           "communicator", "from_ranks", "restarts", "rank_limit"})
+  for (const char* name :
+       {"checkpoint",  "every",    "resume",     "export",     "time_limit",       "steps", "data",  "loader_threads",
+        "environment", "events",   "kind",       "trajectory", "trajectory_every", "price", "ranks", "communicator",
+        "from_ranks",  "restarts", "rank_limit", "elastic"})
     identity.erase(name);
   return identity;
 }

@@ -66,6 +66,7 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"every", "steps between checkpoints [at the end of every epoch]"},
     {"from_ranks", "with --resume: the checkpoint of so many ranks, where this number of ranks has none yet"},
     {"restarts", "how often ranks that are lost are started again, from the last checkpoint"},
+    {"elastic", "true: ranks that are left go on without a lost one, from the last checkpoint"},
     {"rank_limit", "seconds that a rank is waited for before it is taken for lost"},
     {"trajectory",
      "folder: the first of several backends or optimizers is the baseline, the others are compared with it"},

@@ -59,6 +59,7 @@ std::vector<std::string> mpirun_command(int ranks, const LaunchOptions& options,
     if (geteuid() == 0) add({"--allow-run-as-root"});
     five ? add({"--map-by", ":OVERSUBSCRIBE"}) : add({"--oversubscribe"});
     add({"--bind-to", "none"});
+    if (five && options.elastic) add({"--with-ft", "ulfm"});
     const int here = options.hosts.empty() ? ranks : 1;
     if (here > usable_cores() || !options.hosts.empty()) add({"--mca", "mpi_yield_when_idle", "1"});
   }

@@ -11,6 +11,7 @@ struct LaunchOptions {
   std::string mpirun = "mpirun";
   std::vector<std::string> hosts;           // of ranks, in turn; empty: this machine
   std::vector<std::string> mpirun_options;  // further ones of the user
+  bool elastic = false;                     // a rank that is lost does not end the others, where mpirun can do that
 };
 
 // UsageError where it is no mpirun that is known.

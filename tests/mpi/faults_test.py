@@ -95,6 +95,27 @@ class Faults(unittest.TestCase):
             self.assertEqual(record["status"], "error", record)
             self.assertIn(said, record["reason"])
 
+    def test_the_others_go_on_without_a_lost_rank(self):
+        for scheme in ["dsgd", "zero1", "mavg", "dpsgd"]:
+            record = self.record("--ranks", "4", "--communicator", "threads", "--scheme", scheme, "--elastic", "true",
+                                 *self.fault(1, "forward", how="raise"))
+            training = record["details"]["training"]
+            shrunk, = training["shrunk"]
+            self.assertEqual((shrunk["ranks"], shrunk["resumed_at"]), (3, 6))
+            self.assertEqual(len(training["scheme"]["ranks"]), 3)
+            # 6 steps of 32; of the 128 samples that are left two cannot be divided among three ranks, which take 24 a step.
+            self.assertEqual((training["samples"], training["steps"]), (318, 12))
+            self.assertEqual(record["metrics"]["test_accuracy"]["n"], 100)
+
+    def test_elastic_says_why_it_is_off(self):
+        words = ["--ranks", "2", "--communicator", "mpi", "--elastic", "true", *self.fault(1, "backward")]
+        result = self.run_d5(*words)
+        record, = [r for r in map(json.loads, result.stdout.splitlines()) if r["kind"] == "train"]
+        if record["status"] == "passed":  # this MPI can
+            self.assertEqual(record["details"]["training"]["shrunk"][0]["ranks"], 1)
+        else:
+            self.assertRegex(record["reason"], "elastic is off: .* has no MPIX_Comm_shrink")
+
     def test_what_would_happen_again_is_not_started_again(self):
         words = ["--ranks", "2", "--communicator", "threads", "--checkpoint", self.folder, "--restarts", "2"]
         result = self.run_d5(*words, "--optimizer", "sgd:learning_rate=1e30")
