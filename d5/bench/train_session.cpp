@@ -55,6 +55,18 @@ class Teller final : public TrainingEvents {
   double next_ = 0;
 };
 
+class First final : public TrainingEvents {
+ public:
+  explicit First(const std::function<void(Index)>& began) : began_(began) {}
+  void before(TrainingEvent event, const TrainingView& view) override {
+    if (event == TrainingEvent::training_set && !std::exchange(told_, true)) began_(view.step);
+  }
+
+ private:
+  const std::function<void(Index)>& began_;
+  bool told_ = false;
+};
+
 Json quality_json(const std::string& name, const Evaluation& evaluation) {
   Json result = {{"loss", evaluation.loss()}, {name, evaluation.value()}, {"samples", evaluation.samples()}};
   if (const auto share = evaluation.right_of()) result["right"] = share->first;
@@ -109,7 +121,9 @@ Json scheme_json(const std::string& name, const TrainingResult& result, Communic
     else
       json[what] = value;
   }
-  const std::vector<double> mine{sent / steps, result.times.operators / steps, result.times.input / steps,
+  // What was sent before it was resumed nobody knows any more.
+  const auto steps_here = static_cast<double>(std::max<Index>(1, result.steps - result.resumed_at));
+  const std::vector<double> mine{sent / steps_here, result.times.operators / steps, result.times.input / steps,
                                  result.times.optimizer / steps};
   std::vector<double> all(mine.size() * static_cast<size_t>(communicator.size()));
   communicator.run({.collective = Collective::allgather,
@@ -132,7 +146,7 @@ Json scheme_json(const std::string& name, const TrainingResult& result, Communic
   return json;
 }
 
-std::vector<std::unique_ptr<TrainingEvents>> listeners(const Json& fields) {
+std::vector<std::unique_ptr<TrainingEvents>> listeners(const Json& fields, bool rank_0) {
   std::vector<std::unique_ptr<TrainingEvents>> result;
   const std::string names = fields.at("events");
   for (size_t begin = 0; begin < names.size();) {
@@ -141,7 +155,8 @@ std::vector<std::unique_ptr<TrainingEvents>> listeners(const Json& fields) {
     Attributes values;
     for (const std::string& value : given.values)
       values.set(value.substr(0, value.find('=')), value.substr(value.find('=') + 1));
-    result.push_back(registered<training_events>(given.name).make(values));
+    const training_events::Entry& entry = registered<training_events>(given.name);
+    if (rank_0 || entry.on_all_ranks) result.push_back(entry.make(values));
     begin = end + 1;
   }
   return result;
@@ -198,12 +213,10 @@ Outcome trained(Training& trainer, const Run& run) {
   Meters meters({.names = {run.fields.at("device") == "cpu" ? "energy" : "device_energy"}});
   meters.begin();
   const TrainingResult result = trainer.run();
-  const Index samples = result.samples * settings.ranks;
-  if (result.resumed_at == 0) meters.end(samples);  // else the first part is not in it
+  if (result.resumed_at == 0) meters.end(result.samples);  // else the first part is not in it
   meters.report(details);
   details["training"] = to_json(result, quality);
   Json& training = details["training"];
-  training["samples"] = samples;
   if (run.communicator) training["scheme"] = scheme_json(settings.scheme, result, *run.communicator);
   for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
   for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
@@ -257,6 +270,7 @@ class TrainSession final : public Session {
     fields_["steps"] = check_steps;
     if (fields_["test_samples"].get<Index>() < 0) fields_["test_samples"] = check_tests;
     fields_["checkpoint"] = "";
+    fields_["restarts"] = 0;
     fields_["trajectory"] = "";
   }
 
@@ -265,18 +279,20 @@ class TrainSession final : public Session {
 
 }  // namespace
 
-Outcome run_training(const Json& fields, Depth depth, Communicator* communicator) {
+Outcome run_training(const Json& fields, Depth depth, Communicator* communicator,
+                     const std::function<void(Index)>& began) {
   const bool tells = !communicator || communicator->rank() == 0;
   TrainingCase described = training_case(fields, depth < Depth::measure);
   TrainingSettings& settings = described.settings;
   if (communicator) set_communicator(settings, *communicator);
   const std::unique_ptr<Backend> backend = open_one(fields.at("backend"));
+  First first(began);
+  if (began) settings.events.push_back(&first);
   Teller teller(fields.at("network").get<std::string>(), registered<tasks>(settings.task).quality,
                 batch_of_all_ranks(fields));
   TrainingEvents silent;  // every rank has a listener, or none
   settings.events.push_back(tells ? &teller : &silent);
-  std::vector<std::unique_ptr<TrainingEvents>> own;
-  if (tells) own = listeners(fields);
+  const std::vector<std::unique_ptr<TrainingEvents>> own = listeners(fields, tells);
   for (const auto& listener : own) settings.events.push_back(listener.get());
   std::unique_ptr<Trajectory> trajectory;
   if (const std::string folder = trajectory_folder(fields); !folder.empty() && tells) {

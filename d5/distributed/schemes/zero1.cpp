@@ -37,6 +37,11 @@ class Zero1 final : public BucketedScheme {
     restore_statistics(set);
     refresh_computes(set);
   }
+  void begin_save(ParameterSet&, Optimizer& optimizer) override {
+    std::vector<Range> parts;
+    for (size_t owner = 0; owner < buckets(); ++owner) parts.push_back(bucket(owner));
+    gather_state(optimizer, parts);
+  }
   void abandon() noexcept override {
     BucketedScheme::abandon();
     end_all(shared_);
