@@ -108,6 +108,7 @@ Outcome train_by_ranks(const Json& fields, Depth depth) {
   Outcome outcome;
   if (fields.at("communicator") == "mpi") {
     outcome = train_by_mpirun(fields, depth);
+    if (launcher_of({.hosts = cluster_hosts()}) == "srun") outcome.details["warnings"].push_back(srun_warning);
   } else {
     run_ranks({.ranks = ranks, .per_node = fields.at("ranks_per_node").get<int>(), .time_limit_s = step_limit_s},
               [&](Communicator& communicator) {

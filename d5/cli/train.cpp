@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 train: level 2. A recipe, or networks with every field of a case as an option, every option an axis.
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -18,6 +19,7 @@ namespace {
 struct TrainFlags : RunFlags {
   std::string what;
   std::map<std::string, std::string> fields;
+  std::string launcher;
   bool resume = false;
 };
 
@@ -114,6 +116,11 @@ RunCommand add_train(CLI::App& program, const std::vector<std::string>& argument
         ->group("Case (each takes several values, separated by commas)");
   command->add_flag("--resume", flags->resume, "Go on from the checkpoints in --checkpoint, where there are some")
       ->group("How to run");
+  command
+      ->add_option("--launcher", flags->launcher,
+                   "What starts ranks that are processes: mpirun, srun [srun inside a Slurm allocation]")
+      ->check(CLI::IsMember({"mpirun", "srun"}))
+      ->group("How to run");
   const bool is_chosen = !arguments.empty() && arguments[0] == "train";
   for (const auto& [field, about] : options_of_networks(is_chosen ? arguments : std::vector<std::string>()))
     if (!flags->fields.contains(field))
@@ -127,6 +134,7 @@ RunCommand add_train(CLI::App& program, const std::vector<std::string>& argument
       "'d5 train NETWORK --help' lists the sizes of a network.");
   return [flags] {
     if (flags->resume) flags->fields["resume"] = "true";
+    if (!flags->launcher.empty()) setenv("D5_LAUNCHER", flags->launcher.c_str(), 1);  // the children start the ranks
     Recipe recipe = recipe_of(*flags);
     if (flags->resume && !flags->what.ends_with(".toml")) recipe.axes.push_back({"resume", {true}});
     return execute(recipe, *flags);

@@ -5,6 +5,7 @@
 Weights are those of ranks that are threads, bit for bit; with two ranks those of dsgd in every synchronous scheme; records have
 volumes; what cannot be is refused, and a rank that fails ends all with one message."""
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,10 +18,10 @@ LITTLE = ("mlp --features 64 --width 16 --depth 1 --classes 4 --dataset generate
           "--optimizer momentum:learning_rate=0.02 --json --quiet").split()
 
 
-def train(*words):
+def train(*words, environment=None):
     words = [*words, *(() if "--batch" in words else ("--batch", "32"))]
     with tempfile.TemporaryDirectory() as folder:
-        return subprocess.run([d5, "train", *LITTLE, *words, "-o", folder], capture_output=True, text=True, timeout=120)
+        return subprocess.run([d5, "train", *LITTLE, *words, "-o", folder], capture_output=True, text=True, timeout=120, env=environment)
 
 
 class Train(unittest.TestCase):
@@ -53,6 +54,34 @@ class Train(unittest.TestCase):
             self.assertGreater(record["metrics"]["sent_of_least"]["median"], 0.99)
             if record["case"]["scheme"] != "asgd":
                 self.assertLessEqual(scheme["steps_ahead_most"], 1)
+
+    def test_bucketed_schemes_say_what_they_hide(self):
+        for record in self.records("--ranks", "2", "--communicator", "mpi", "--scheme", "dsgd,dsgd:bucket_mb=-1,compressed", "--epochs", "8"):
+            scheme = record["details"]["training"]["scheme"]
+            self.assertGreater(scheme["communication_s"], 0)
+            self.assertGreater(scheme["bucket_mb"], 0)
+            could = min(scheme["communication_s"], scheme["backward_s"])
+            share = min(1, max(0, (scheme["communication_s"] - scheme["exposed_s"]) / could))
+            self.assertAlmostEqual(record["metrics"]["hidden_share"]["median"], share, places=9)
+
+    def test_srun_starts_the_ranks_inside_an_allocation(self):
+        """Of a stand-in: real Slurm is not here."""
+        with tempfile.TemporaryDirectory() as folder:
+            srun, log = Path(folder) / "srun", Path(folder) / "log"
+            srun.write_text("#!/bin/sh\necho \"$@\" > " + str(log) + "\n"
+                            "for word; do case $word in --ntasks=*) n=${word#*=}; shift;; --*) shift;; *) break;; esac; done\n"
+                            "exec mpirun --oversubscribe -n $n \"$@\"\n")
+            srun.chmod(0o755)
+            slurm = {**os.environ, "PATH": folder + ":" + os.environ["PATH"], "SLURM_JOB_ID": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+            result = train("--ranks", "2", "--communicator", "mpi", environment=slurm)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertIn("--ntasks=2", log.read_text())
+            self.assertIn("started by srun", result.stdout)
+            log.unlink()
+            result = train("--ranks", "2", "--communicator", "mpi", "--launcher", "mpirun", environment=slurm)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertFalse(log.exists())
 
     def test_what_cannot_be_is_refused(self):
         for words, said in [(["--ranks", "3"], "not divided evenly"), (["--ranks", "2", "--scheme", "single"], "one process"),

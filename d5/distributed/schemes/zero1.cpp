@@ -36,6 +36,7 @@ class Zero1 final : public BucketedScheme {
     wait_all(shared_);
     restore_statistics(set);
     refresh_computes(set);
+    end_step();
   }
   void abandon() noexcept override {
     BucketedScheme::abandon();
