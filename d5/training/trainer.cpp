@@ -141,8 +141,7 @@ std::shared_ptr<const Sampler> Trainer::Work::training_sampler() const {
   const TrainingSettings& s = settings_;
   std::shared_ptr<const Sampler> all = make_sampler(s.sampler, s.train->data().size(), s.seed);
   if (s.ranks == 1) return all;
-  Index each = all->size() / s.ranks;
-  if (s.accumulate > 1) each -= each % micro_;  // short micro-batches are dropped: the ranks' parts stay side by side
+  const Index each = all->size() / s.ranks;
   return std::make_shared<RankSampler>(std::move(all), s.rank, s.ranks, s.batch, each);
 }
 
@@ -299,10 +298,9 @@ void Trainer::Work::take_step(Loader& loader) {
   const double begin = now_seconds();
   step_input_ = step_operators_ = 0;
   const Index micros = std::min(settings_.accumulate, batches_ - batch_);
+  const Index samples = micros * micro_ - (batch_ + micros == batches_ ? micro_ - last_ : 0);
   // In whole micro-batches; with one a step the loss is the mean over what there is.
-  const bool short_one = settings_.accumulate > 1 && batch_ + micros == batches_ && last_ < micro_;
-  const double weights =
-      static_cast<double>(micros) - (short_one ? 1 - static_cast<double>(last_) / static_cast<double>(micro_) : 0);
+  const double weights = settings_.accumulate > 1 ? static_cast<double>(samples) / static_cast<double>(micro_) : 1;
   Moment moment{.step = step_ + 1,
                 .epoch = epoch_,
                 .epoch_progress = static_cast<double>(batch_) / static_cast<double>(batches_),
@@ -337,7 +335,7 @@ void Trainer::Work::take_step(Loader& loader) {
       loss_ = optimizer_->step(retried);
       set_.touch();
     } else {
-      network.forward(position(micro * micro_, batch->size() * micros));
+      network.forward(position(micro * micro_, samples));
       loss_ = network.loss();
       Passing passing(*scheme_);
       if (std::isfinite(loss_))

@@ -220,7 +220,7 @@ TEST(Trainer, WhatIsLeftOutIsSaid) {
   TrainingResult result;
   trained(settings, *on, &result);
   ASSERT_EQ(result.warnings.size(), 1u);
-  EXPECT_THAT(result.warnings[0], HasSubstr("the last 10 samples of an epoch's order are left out"));
+  EXPECT_THAT(result.warnings[0], HasSubstr("the last 2 samples of an epoch's order are left out"));
 }
 
 TEST(Trainer, TheLastShortBatchIsTrainedOn) {
