@@ -143,6 +143,8 @@ const std::vector<CaseField>& train_fields() {
       {"trajectory", ""},
       {"trajectory_every", 10},
       {"price", 0.0},
+      {"trace", ""},
+      {"replay", false},
       {"export", ""},
   };
   return fields;
@@ -209,7 +211,7 @@ std::string task_of_case(const Json& fields) {
 Json train_identity(const Json& fields) {
   Json identity = fields;
   for (const char* name : {"checkpoint", "every", "resume", "export", "time_limit", "steps", "data", "loader_threads",
-                           "environment", "events", "kind", "trajectory", "trajectory_every", "price"})
+                           "environment", "events", "kind", "trajectory", "trajectory_every", "price", "trace"})
     identity.erase(name);
   return identity;
 }

@@ -117,7 +117,7 @@ Outcome train_by_ranks(const Json& fields, Depth depth) {
               });
   }
   const int threads = fields.at("threads");
-  if (ranks * threads > usable_cores())
+  if (ranks * threads > usable_cores() && !fields.at("replay").get<bool>())
     outcome.details["warnings"].push_back(
         fmt::format("{} ranks with {} threads each share {} cores: this measures contention, not scaling", ranks,
                     threads, usable_cores()));

@@ -70,6 +70,10 @@ const std::vector<std::pair<std::string, std::string>> field_help{
      "folder: the first of several backends or optimizers is the baseline, the others are compared with it"},
     {"trajectory_every", "steps between looks at the weights"},
     {"price", "of an hour of this machine, in any currency: records then have the cost of a sample and of the target"},
+    {"trace", "write a timeline of all ranks over five steps (Perfetto, Chrome); of several cases the last one's"},
+    {"replay",
+     "true: ranks sleep as long as rank 0 alone computed, communication is real; for more ranks than cores, nothing is "
+     "learned"},
     {"export", "write the trained network: FILE.onnx (raw pixels go in) or FILE.npz"},
     {"optimizer", "name and values: adam:learning_rate=0.001:beta1=0.9 (see 'd5 list optimizers')"},
     {"scheme", "how ranks meet: dsgd:bucket_mb=1 [single; of several ranks dsgd] (see 'd5 list schemes')"},

@@ -16,6 +16,7 @@
 
 #include "d5/core/plugins.hpp"
 #include "d5/distributed/algorithm.hpp"
+#include "d5/measure/clock.hpp"
 
 namespace d5 {
 namespace {
@@ -74,6 +75,7 @@ class RequestStream {
   }
 
   const Ranks& ranks() const { return ranks_; }
+  void listen(CommunicationListener* listener) { listener_ = listener; }
 
   uint64_t push(const Operation& op) {
     std::unique_lock lock(mutex_);
@@ -117,9 +119,13 @@ class RequestStream {
  private:
   template <class Done>
   void wait_until(std::unique_lock<std::mutex>& lock, const Done& done) {
+    if (done()) return;
+    CommunicationListener* const listener = listener_;
+    const double begin = listener ? now_seconds() : 0;
     ++waiting_;
     moved_.wait(lock, done);
     --waiting_;
+    if (listener) listener->waited(begin, now_seconds());
   }
 
   // The name is looked up when it changes: a short vector takes a microsecond.
@@ -128,7 +134,10 @@ class RequestStream {
       algorithm_ = registered<algorithms>(op.algorithm);
       name_ = op.algorithm;
     }
+    CommunicationListener* const listener = listener_;
+    const double begin = listener ? now_seconds() : 0;
     run_algorithm(*algorithm_, op, ranks_);
+    if (listener) listener->ran(op, begin, now_seconds());
     return nullptr;
   } catch (...) {
     return std::current_exception();
@@ -166,6 +175,7 @@ class RequestStream {
   Scratch scratch_;
   std::atomic<int> waiting_{0};  // threads that cannot go on before a request has ended
   Ranks ranks_;
+  std::atomic<CommunicationListener*> listener_{nullptr};
   std::mutex mutex_;
   std::condition_variable wake_, moved_;
   std::array<Operation, 256> queue_;
@@ -205,6 +215,7 @@ const std::vector<int>& Communicator::nodes() const { return transport_->nodes()
 Traffic Communicator::traffic() const { return transport_->traffic(); }
 void Communicator::set_time_limit(double seconds) { transport_->set_time_limit(seconds); }
 Transport& Communicator::transport() { return *transport_; }
+void Communicator::listen(CommunicationListener* listener) { stream_->listen(listener); }
 
 std::string_view Communicator::chosen(const Operation& op) const {
   if (!op.algorithm.empty()) return op.algorithm;

@@ -42,6 +42,13 @@ std::string input_text(const Record& run) {
   return whole > 0 ? fmt::format("{:.1f} %", 100 * step.value("input_s", 0.0) / whole) : "-";
 }
 
+// What a figure is not: real computing, or bound by the network.
+std::string stamp_text(const Record& run) {
+  const Json replayed = run.details.value("training", Json::object()).value("replayed", Json());
+  if (!replayed.is_object()) return "";
+  return replayed.value("cpu_bound", false) ? "replayed compute, cpu-bound" : "replayed compute";
+}
+
 // The rank that computes longest, where that is more than a tenth above the shortest.
 std::string straggler_text(const Record& run) {
   const Json scheme = run.details.value("training", Json::object()).value("scheme", Json::object());
@@ -91,7 +98,8 @@ std::string scaling_text(std::span<const Record> records, bool colour) {
                  {least > 0 ? fmt::format("{:.2f} x", least) : "-"},
                  {input_text(*entry.second.front())},
                  {hidden_text(*entry.second.front())},
-                 {straggler_text(*entry.second.front())}});
+                 {straggler_text(*entry.second.front())}},
+                {stamp_text(*entry.second.front()), Tone::faint});
     }
     text += fmt::format("{} scaling{}{}, against {} rank{} ({:.0f} samples/s)\n{}", fields.value("scaling", "strong"),
                         scheme.empty() ? "" : ", " + scheme, ", batch " + fields.at("batch").dump(), base,
