@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "d5/backends/keeps_values.hpp"
 #include "d5/core/convert.hpp"
 #include "d5/networks/form.hpp"
 #include "d5/networks/loss.hpp"
@@ -110,6 +111,9 @@ Tensor BoundNetwork::take(const std::string& name) {
 }
 
 void BoundNetwork::keep_statistics() {
+  if (statistics_.empty()) return;
+  parameters_.touch();
+  if (auto* own = dynamic_cast<KeepsValues*>(executable_.get())) return own->keep_values(statistics_);
   for (const auto& [parameter, output] : statistics_) {
     const Tensor value = take(output);
     if (parameters_.has(parameter))
@@ -117,7 +121,6 @@ void BoundNetwork::keep_statistics() {
     else
       executable_->write(Role::value, parameter, value.to(host_memory()));
   }
-  if (!statistics_.empty()) parameters_.touch();
 }
 
 double BoundNetwork::loss() {

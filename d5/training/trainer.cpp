@@ -336,11 +336,14 @@ void Trainer::Work::take_step(Loader& loader) {
       set_.touch();
     } else {
       network.forward(position(micro * micro_, samples));
-      loss_ = network.loss();
+      // On a device the host runs ahead, and waits once a step: for the loss, when all is under way.
+      const bool waits = set_.masters({0, 0}).memory().is_host() || scheme_->overlaps();
+      if (waits) loss_ = network.loss();
       Passing passing(*scheme_);
-      if (std::isfinite(loss_))
+      if (!waits || std::isfinite(loss_))
         network.backward(micro > 0, scheme_->overlaps() && micro + 1 == micros ? &passing : nullptr);
       network.keep_statistics();
+      if (!waits) loss_ = network.loss();
     }
     step_operators_ += now_seconds() - computing;
     diverged_ = !std::isfinite(loss_);
@@ -434,9 +437,15 @@ Evaluation& Trainer::test_quality() { return *work_->test_; }
 Index Trainer::batches() const { return work_->batches_; }
 
 size_t Trainer::bytes() const {
-  size_t bytes = static_cast<size_t>(work_->set_.elements()) * sizeof(float) * 2;
+  const bool on_host = work_->set_.masters({0, 0}).memory().is_host();
+  size_t bytes = static_cast<size_t>(work_->set_.elements()) * sizeof(float) * 2, most = 0;
   for (const auto* all : {&work_->learners_, &work_->testers_})
-    for (const auto& [samples, network] : *all) bytes += network->executable().bytes();
+    for (const auto& [samples, network] : *all) {
+      const size_t own = network->executable().bytes();
+      most = std::max(most, own);
+      if (on_host) bytes += own;
+    }
+  if (!on_host) bytes += most;  // each of them tells of the whole process
   for (const Optimizer::State& state : work_->optimizer_->state()) bytes += state.values.bytes();
   return bytes;
 }
