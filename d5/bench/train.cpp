@@ -179,6 +179,8 @@ class TrainBench final : public Bench {
       record.metrics.emplace_back("sent_per_step", plain("B", scheme["sent_bytes"]));
       if (const double least = scheme.value("least_bytes", 0.0); least > 0)
         record.metrics.emplace_back("sent_of_least", plain("1", scheme["sent_bytes"].get<double>() / least));
+      if (scheme.contains("hidden_share"))
+        record.metrics.emplace_back("hidden_share", plain("1", scheme["hidden_share"]));
     }
     add_restarts(training, record);
     add_costs(result, training, record);

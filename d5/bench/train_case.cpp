@@ -147,6 +147,8 @@ const std::vector<CaseField>& train_fields() {
       {"trajectory", ""},
       {"trajectory_every", 10},
       {"price", 0.0},
+      {"trace", ""},
+      {"replay", false},
       {"export", ""},
   };
   return fields;
@@ -213,9 +215,9 @@ std::string task_of_case(const Json& fields) {
 Json train_identity(const Json& fields) {
   Json identity = fields;
   for (const char* name :
-       {"checkpoint",  "every",    "resume",     "export",     "time_limit",       "steps", "data",  "loader_threads",
-        "environment", "events",   "kind",       "trajectory", "trajectory_every", "price", "ranks", "communicator",
-        "from_ranks",  "restarts", "rank_limit", "elastic"})
+       {"checkpoint",  "every",  "resume",   "export",     "time_limit",       "steps", "data",  "loader_threads",
+        "environment", "events", "kind",     "trajectory", "trajectory_every", "price", "ranks", "communicator",
+        "from_ranks",  "trace",  "restarts", "rank_limit", "elastic"})
     identity.erase(name);
   return identity;
 }

@@ -199,8 +199,10 @@ Outcome train_with_restarts(Json fields, Depth depth) {
 
 Outcome train_by_ranks(const Json& fields, Depth depth) {
   Outcome outcome = train_with_restarts(fields, depth);
+  if (fields.at("communicator") == "mpi" && launcher_of({.hosts = cluster_hosts()}) == "srun")
+    outcome.details["warnings"].push_back(srun_warning);
   const int ranks = fields.at("ranks"), threads = fields.at("threads");
-  if (ranks * threads > usable_cores())
+  if (ranks * threads > usable_cores() && !fields.at("replay").get<bool>())
     outcome.details["warnings"].push_back(
         fmt::format("{} ranks with {} threads each share {} cores: this measures contention, not scaling", ranks,
                     threads, usable_cores()));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/bench/train_session.hpp"
 
+#include <sys/resource.h>
+
 #include <cmath>
 #include <mutex>
 
@@ -9,6 +11,8 @@
 #include "d5/bench/progress.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/bench/train_ranks.hpp"
+#include "d5/bench/train_replay.hpp"
+#include "d5/bench/train_trace.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/datasets/views.hpp"
 #include "d5/distributed/rank_scheme.hpp"
@@ -146,6 +150,31 @@ Json scheme_json(const std::string& name, const TrainingResult& result, Communic
   return json;
 }
 
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+// What ranks of one machine did with its cores: above four fifths they were in each other's way all the same.
+void stamp_replayed(double cpu, bool by_processes, const TrainingResult& result, Communicator& communicator,
+                    Json& details) {
+  double used = cpu;  // of threads it is everyone's already
+  if (by_processes)
+    communicator.run(
+        {.collective = Collective::allreduce, .input = &cpu, .output = &used, .count = 1, .dtype = DType::f64});
+  const double share = used / (result.seconds * usable_cores());
+  details["training"]["replayed"] = {{"cpu_share", share}, {"cpu_bound", share > 0.8}};
+  details["warnings"].push_back(
+      "replayed compute: the ranks slept as long as rank 0 alone had computed; loss and accuracy mean nothing");
+  if (share > 0.8)
+    details["warnings"].push_back(
+        fmt::format("cpu-bound: communication alone kept {:.0f} % of {} cores busy", 100 * share, usable_cores()));
+}
+
 std::vector<std::unique_ptr<TrainingEvents>> listeners(const Json& fields, bool rank_0) {
   std::vector<std::unique_ptr<TrainingEvents>> result;
   const std::string names = fields.at("events");
@@ -191,6 +220,7 @@ struct Run {
   const Backend& backend;
   Communicator* communicator;  // null: one process
   const Trajectory* trajectory;
+  TrainTrace* trace;
   const ResidentPeak& peak;
   Depth depth;
 };
@@ -212,12 +242,17 @@ Outcome trained(Training& trainer, const Run& run) {
   // Where there is a counter of energy, reading it twice costs nothing.
   Meters meters({.names = {run.fields.at("device") == "cpu" ? "energy" : "device_energy"}});
   meters.begin();
+  const double cpu_before = cpu_seconds();
   const TrainingResult result = trainer.run();
+  const double cpu = cpu_seconds() - cpu_before;
+  if (run.trace) run.trace->write();
   if (result.resumed_at == 0) meters.end(result.samples);  // else the first part is not in it
   meters.report(details);
   details["training"] = to_json(result, quality);
   Json& training = details["training"];
   if (run.communicator) training["scheme"] = scheme_json(settings.scheme, result, *run.communicator);
+  if (run.communicator && run.fields.at("replay").get<bool>())
+    stamp_replayed(cpu, run.fields.at("communicator") == "mpi", result, *run.communicator, details);
   for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
   for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
   if (run.trajectory) training["trajectory"] = to_json(*run.trajectory);
@@ -272,6 +307,7 @@ class TrainSession final : public Session {
     fields_["checkpoint"] = "";
     fields_["restarts"] = 0;
     fields_["trajectory"] = "";
+    fields_["trace"] = "";
   }
 
   Json fields_;
@@ -285,9 +321,18 @@ Outcome run_training(const Json& fields, Depth depth, Communicator* communicator
   TrainingCase described = training_case(fields, depth < Depth::measure);
   TrainingSettings& settings = described.settings;
   if (communicator) set_communicator(settings, *communicator);
-  const std::unique_ptr<Backend> backend = open_one(fields.at("backend"));
+  std::unique_ptr<Backend> backend = open_one(fields.at("backend"));
+  if (fields.at("replay").get<bool>()) backend = replayed_backend(std::move(backend), communicator);
   First first(began);
   if (began) settings.events.push_back(&first);
+  std::optional<TrainTrace> trace;
+  if (const std::string file = fields.at("trace"); !file.empty()) {
+    const auto batches = static_cast<Index>(settings.train->data().size()) / (settings.batch * settings.ranks);
+    const Index most = batches * settings.stop.epochs;
+    trace.emplace(file, communicator, settings.stop.steps > 0 ? std::min(most, settings.stop.steps) : most);
+    backend = trace->watched(std::move(backend));
+    settings.events.push_back(&trace->events());
+  }
   Teller teller(fields.at("network").get<std::string>(), registered<tasks>(settings.task).quality,
                 batch_of_all_ranks(fields));
   TrainingEvents silent;  // every rank has a listener, or none
@@ -301,7 +346,7 @@ Outcome run_training(const Json& fields, Depth depth, Communicator* communicator
     settings.events.push_back(trajectory.get());
   }
   const ResidentPeak peak;
-  const Run run{fields, described, *backend, communicator, trajectory.get(), peak, depth};
+  const Run run{fields, described, *backend, communicator, trajectory.get(), trace ? &*trace : nullptr, peak, depth};
   try {
     if (described.discriminator) {
       AdversarialTrainer trainer(settings, described.discriminator, *backend);

@@ -43,6 +43,14 @@ struct AlgorithmChoice {
   std::string algorithm;
 };
 
+// Who wants to see collectives go by; called by whichever thread ran them or waited.
+class CommunicationListener {
+ public:
+  virtual ~CommunicationListener() = default;
+  virtual void ran(const Operation&, double begin_s, double end_s) = 0;
+  virtual void waited(double begin_s, double end_s) = 0;
+};
+
 class Communicator {
  public:
   explicit Communicator(std::shared_ptr<Transport>);
@@ -78,6 +86,7 @@ class Communicator {
   std::vector<AlgorithmChoice> tune(Collective, DType, const std::vector<int64_t>& sizes);
 
   Transport& transport();
+  void listen(CommunicationListener*);  // null: nobody; while nothing is under way
 
  private:
   std::shared_ptr<Transport> transport_;

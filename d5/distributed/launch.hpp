@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command that starts ranks: mpirun of Open MPI 4 and 5, or of MPICH.
+// The command that starts ranks: mpirun of Open MPI 4 and 5, or of MPICH; srun inside a Slurm allocation.
 #pragma once
 
 #include <string>
@@ -13,6 +13,12 @@ struct LaunchOptions {
   std::vector<std::string> mpirun_options;  // further ones of the user
   bool elastic = false;                     // a rank that is lost does not end the others, where mpirun can do that
 };
+
+// mpirun or srun: what D5_LAUNCHER says, else srun inside an allocation (SLURM_JOB_ID) where it is installed and no
+// hosts are named. UsageError where D5_LAUNCHER is neither.
+std::string launcher_of(const LaunchOptions&);
+constexpr const char* srun_warning =
+    "the ranks were started by srun, which was tested with a stand-in only, never with a real Slurm";
 
 // UsageError where it is no mpirun that is known.
 std::vector<std::string> mpirun_command(int ranks, const LaunchOptions&, const std::vector<std::string>& program);

@@ -55,7 +55,9 @@ class Transport {
 
   Transfer send(int to, int tag, const void* data, size_t bytes);
   Transfer receive(int from, int tag, void* data, size_t bytes);  // Error where another number of bytes was sent
-  void wait(Transfer&);                                           // RankLost after the time limit
+  // RankLost after the time limit. Where `waiting` counts those who cannot go on without it and is 0, it looks now and
+  // then and leaves the core to whoever computes.
+  void wait(Transfer&, const std::atomic<int>* waiting = nullptr);
   void set_time_limit(double seconds) { limit_s_ = seconds; }
   double time_limit() const { return limit_s_; }
   Traffic traffic() const { return {bytes_.load(), messages_.load()}; }

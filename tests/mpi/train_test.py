@@ -14,12 +14,12 @@ from pathlib import Path
 
 d5 = str(Path(sys.argv.pop(1)).resolve())
 LITTLE = ("mlp --features 64 --width 16 --depth 1 --classes 4 --dataset generated-images --backend reference "
-          "--options channels=1;height=8;width=8;classes=4;strength=6 --samples 320 --test-samples 100 --epochs 1 "
+          "--options channels=1;height=8;width=8;classes=4;strength=6 --samples 320 --test-samples 100 "
           "--optimizer momentum:learning_rate=0.02 --json --quiet").split()
 
 
 def train(*words, environment=None):
-    words = [*words, *(() if "--batch" in words else ("--batch", "32"))]
+    words = [*words, *(() if "--batch" in words else ("--batch", "32")), *(() if "--epochs" in words else ("--epochs", "1"))]
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run([d5, "train", *LITTLE, *words, "-o", folder], capture_output=True, text=True, timeout=120,
                               env={**os.environ, **(environment or {})})
@@ -116,6 +116,70 @@ class Train(unittest.TestCase):
         self.assertIn("Open MPI", result.stdout + result.stderr)
         result = train("--ranks", "2", "--communicator", "threads", environment={"PATH": "/there-is-no-such-folder"})
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_bucketed_schemes_say_what_they_hide(self):
+        for record in self.records("--ranks", "2", "--communicator", "mpi", "--scheme", "dsgd,dsgd:bucket_mb=-1,compressed", "--epochs", "8"):
+            scheme = record["details"]["training"]["scheme"]
+            self.assertGreater(scheme["communication_s"], 0)
+            self.assertGreater(scheme["bucket_mb"], 0)
+            could = min(scheme["communication_s"], scheme["backward_s"])
+            share = min(1, max(0, (scheme["communication_s"] - scheme["exposed_s"]) / could))
+            self.assertAlmostEqual(record["metrics"]["hidden_share"]["median"], share, places=9)
+
+    def test_a_trace_has_all_ranks_on_one_clock(self):
+        for communicator in ["mpi", "threads"]:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "trace.json"
+                self.records("--ranks", "4", "--communicator", communicator, "--epochs", "2", "--trace", str(path))
+                events = json.loads(path.read_text())["traceEvents"]
+            ends, categories, steps = {}, {}, {}
+            for event in events:
+                for field, kind in {"ph": str, "ts": (int, float), "pid": int, "tid": int, "name": str}.items():
+                    self.assertIsInstance(event[field], kind, event)
+                if event["ph"] != "X":
+                    continue
+                begin, end = event["ts"], event["ts"] + event["dur"]
+                self.assertGreaterEqual(event["dur"], 0)
+                inside = ends.setdefault((event["pid"], event["tid"]), [])
+                while inside and inside[-1] <= begin + 1e-6:
+                    inside.pop()
+                if inside:
+                    self.assertLessEqual(end, inside[-1] + 1e-3, event)
+                inside.append(end)
+                categories.setdefault(event["pid"], set()).add(event["cat"])
+                if event["cat"] == "step":
+                    steps.setdefault(event["name"], []).append((begin, end))
+            self.assertEqual({e["args"]["name"] for e in events if e["name"] == "process_name"}, {f"rank {r}" for r in range(4)})
+            for rank in range(4):
+                self.assertLessEqual({"step", "input", "batch", "pass", "operator", "optimizer", "communication"}, categories[rank + 1])
+            self.assertEqual(sorted(steps), [f"step {i}" for i in range(13, 18)])
+            for spans in steps.values():  # nobody ends a step before everyone has begun it
+                self.assertEqual(len(spans), 4)
+                self.assertGreater(min(end for _, end in spans), max(begin for begin, _ in spans))
+
+    def test_replayed_ranks_are_stamped(self):
+        record, = self.records("--ranks", "4", "--communicator", "mpi", "--replay", "true", "--epochs", "2")
+        self.assertIn("replayed", record["details"]["training"])
+        self.assertTrue(any("replayed compute" in w for w in record["warnings"]), record["warnings"])
+
+    def test_srun_starts_the_ranks_inside_an_allocation(self):
+        """Of a stand-in: real Slurm is not here."""
+        with tempfile.TemporaryDirectory() as folder:
+            srun, log = Path(folder) / "srun", Path(folder) / "log"
+            srun.write_text("#!/bin/sh\necho \"$@\" > " + str(log) + "\n"
+                            "for word; do case $word in --ntasks=*) n=${word#*=}; shift;; --*) shift;; *) break;; esac; done\n"
+                            "exec mpirun --oversubscribe -n $n \"$@\"\n")
+            srun.chmod(0o755)
+            slurm = {**os.environ, "PATH": folder + ":" + os.environ["PATH"], "SLURM_JOB_ID": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+            result = train("--ranks", "2", "--communicator", "mpi", environment=slurm)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertIn("--ntasks=2", log.read_text())
+            self.assertIn("started by srun", result.stdout)
+            log.unlink()
+            result = train("--ranks", "2", "--communicator", "mpi", "--launcher", "mpirun", environment=slurm)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertFalse(log.exists())
 
     def test_what_cannot_be_is_refused(self):
         for words, said in [(["--ranks", "3"], "not divided evenly"), (["--ranks", "2", "--scheme", "single"], "one process"),

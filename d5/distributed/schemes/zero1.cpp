@@ -36,6 +36,7 @@ class Zero1 final : public BucketedScheme {
     wait_all(shared_);
     restore_statistics(set);
     refresh_computes(set);
+    end_step();
   }
   void begin_save(ParameterSet&, Optimizer& optimizer) override {
     std::vector<Range> parts;

@@ -39,7 +39,7 @@ TEST(Dsgd, NRanksAreOneProcessWithTheWholeBatch) {
   ASSERT_EQ(alone.results[0].steps, 12);  // 32, 32, 32, 8 a time
   for (const float weight : alone.weights[0]) ASSERT_LT(std::abs(weight), 1);
   for (const int ranks : {2, 4}) {
-    for (const double megabytes : {0.0, 0.001, 4.0}) {
+    for (const double megabytes : {-1.0, 0.0, 0.001, 4.0}) {
       const Trained several = train(settings, {.ranks = ranks, .values = {{"bucket_mb", megabytes}}});
       for (int r = 0; r < ranks; ++r) {
         const auto rank = static_cast<size_t>(r);
