@@ -78,6 +78,21 @@ void add_costs(const CaseResult& result, const Json& training, Record& record) {
                                 plain("1", price_of_second * training["seconds_to_target"].get<double>()));
 }
 
+// Recovery: from the moment that ranks were known to be lost until new ones took their first step.
+void add_restarts(const Json& training, Record& record) {
+  const Json restarts = training.value("restarts", Json::array());
+  if (restarts.empty()) return;
+  std::vector<double> seconds;
+  for (const Json& restart : restarts)
+    if (restart.contains("recovery_s")) seconds.push_back(restart["recovery_s"]);
+  record.metrics.emplace_back("restarts", plain("1", static_cast<double>(restarts.size())));
+  if (!seconds.empty()) record.metrics.emplace_back("recovery_time", plain("s", std::ranges::max(seconds)));
+  for (const Json& restart : restarts)
+    record.warnings.push_back(fmt::format("restarted from step {} within {:.2g} s: {}",
+                                          restart.value("resumed_at", Index{0}), restart.value("recovery_s", 0.0),
+                                          restart.at("why").get<std::string>()));
+}
+
 // How far the weights are in the end from those of the baseline.
 void add_drift(const Json& training, Record& record) {
   const Json trajectory = training.value("trajectory", Json::object());
@@ -109,7 +124,7 @@ class TrainBench final : public Bench {
     check_names(fmt::format("[{}]", network), legal, fields);
     for (const char* name : {"optimizer", "schedule", "scheme"})
       if (fields.contains(name)) fields[name] = as_field(name, [&] { return named_values_text(fields[name]); });
-    for (const char* name : {"target", "time_limit", "test_share", "price"})  // 1 is as good as 1.0
+    for (const char* name : {"target", "time_limit", "test_share", "price", "rank_limit"})  // 1 is as good as 1.0
       if (fields.contains(name) && fields[name].is_number_integer()) fields[name] = fields[name].get<double>();
     Json result = {{"kind", "train"}, {"network", network}};
     const Json target = fields.value("target", Json());
@@ -164,7 +179,10 @@ class TrainBench final : public Bench {
       record.metrics.emplace_back("sent_per_step", plain("B", scheme["sent_bytes"]));
       if (const double least = scheme.value("least_bytes", 0.0); least > 0)
         record.metrics.emplace_back("sent_of_least", plain("1", scheme["sent_bytes"].get<double>() / least));
+      if (scheme.contains("hidden_share"))
+        record.metrics.emplace_back("hidden_share", plain("1", scheme["hidden_share"]));
     }
+    add_restarts(training, record);
     add_costs(result, training, record);
     if (record.details.contains("memory") && record.details["memory"].contains("peak_bytes"))
       record.metrics.emplace_back("memory", plain("B", record.details["memory"]["peak_bytes"]));
@@ -201,8 +219,6 @@ class TrainBench final : public Bench {
       throw FieldError("scheme", fmt::format("[train] scheme single is of one process, and there are {} ranks", ranks));
     if (all % (ranks * fields.at("accumulate").get<Index>()) != 0)
       throw FieldError("batch", fmt::format("[train] a batch of {} is not divided evenly among {} ranks", all, ranks));
-    if (fields.at("checkpoint") != "")
-      throw FieldError("checkpoint", "[train] checkpoints are of one rank; legal with several: none");
     if (fields.at("discriminator") != "")
       throw FieldError("ranks", "[train] two networks against each other are trained by one rank; legal: 1");
     if (fields.at("device") != "cpu") throw FieldError("device", "[train] several ranks train on the host; legal: cpu");
@@ -215,6 +231,8 @@ class TrainBench final : public Bench {
                                                                                           {"steps", 0},
                                                                                           {"ranks", 1},
                                                                                           {"ranks_per_node", 0},
+                                                                                          {"from_ranks", 0},
+                                                                                          {"restarts", 0},
                                                                                           {"plateau", 0},
                                                                                           {"every", 0},
                                                                                           {"trajectory_every", 1},
@@ -240,6 +258,23 @@ class TrainBench final : public Bench {
     as_field("normalise", [&] { return normalisation_of(fields).mean; });
     if (fields.at("resume").get<bool>() && fields.at("checkpoint") == "")
       throw FieldError("resume", "[train] resume: there is nothing to go on from without --checkpoint FOLDER");
+    if (fields.at("from_ranks").get<Index>() > 0 && !fields.at("resume").get<bool>())
+      throw FieldError("from_ranks", "[train] from_ranks: only --resume goes on from a checkpoint");
+    if (fields.at("restarts").get<Index>() > 0 && fields.at("checkpoint") == "")
+      throw FieldError("restarts", "[train] restarts: there is nothing to start from without --checkpoint FOLDER");
+    if (fields.at("restarts").get<Index>() > 0 && scheme_of(fields).name == "single")
+      throw FieldError("restarts", "[train] restarts: scheme single has no ranks to lose; legal: 0, or --ranks 2");
+    if (fields.at("elastic").get<bool>()) {
+      const std::string scheme = scheme_of(fields).name;
+      if (fields.at("checkpoint") == "")
+        throw FieldError("elastic", "[train] elastic: there is nothing to go on from without --checkpoint FOLDER");
+      for (const char* not_legal : {"single", "asgd", "ssp", "hierarchical"})  // alone, or ranks that talk in groups
+        if (scheme == not_legal)
+          throw FieldError("elastic", fmt::format("[train] elastic: scheme {} cannot go on with fewer ranks", scheme));
+    }
+    if (!(fields.at("rank_limit").get<double>() > 0))
+      throw FieldError("rank_limit", fmt::format("[train] rank_limit is {}; more than 0 seconds are legal",
+                                                 fields["rank_limit"].dump()));
     if (fields.at("resume").get<bool>() && fields.at("trajectory") != "")
       throw FieldError("trajectory",
                        "[train] trajectory: one that is resumed has no beginning to compare; leave out "

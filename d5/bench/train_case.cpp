@@ -140,9 +140,15 @@ const std::vector<CaseField>& train_fields() {
       {"checkpoint", ""},
       {"every", 0},
       {"resume", false},
+      {"from_ranks", 0},
+      {"restarts", 0},
+      {"elastic", false},
+      {"rank_limit", 600.0},
       {"trajectory", ""},
       {"trajectory_every", 10},
       {"price", 0.0},
+      {"trace", ""},
+      {"replay", false},
       {"export", ""},
   };
   return fields;
@@ -208,19 +214,22 @@ std::string task_of_case(const Json& fields) {
 
 Json train_identity(const Json& fields) {
   Json identity = fields;
-  for (const char* name : {"checkpoint", "every", "resume", "export", "time_limit", "steps", "data", "loader_threads",
-                           "environment", "events", "kind", "trajectory", "trajectory_every", "price"})
+  for (const char* name :
+       {"checkpoint",  "every",  "resume",   "export",     "time_limit",       "steps", "data",  "loader_threads",
+        "environment", "events", "kind",     "trajectory", "trajectory_every", "price", "ranks", "communicator",
+        "from_ranks",  "trace",  "restarts", "rank_limit", "elastic"})
     identity.erase(name);
   return identity;
 }
 
-// By what is shown of a case, and a hash of the rest: seeds and backends of one run lie side by side.
-std::string checkpoint_file(const Json& fields) {
+// By what is shown of a case, and a hash of the rest: seeds, backends and numbers of ranks lie side by side.
+std::string checkpoint_file(const Json& fields, Index ranks) {
   const std::string folder = fields.at("checkpoint");
   if (folder.empty()) return {};
-  return fmt::format("{}/{}-{}-seed{}-{}.d5c", folder, file_name_of_network(fields),
+  return fmt::format("{}/{}-{}-seed{}-{}{}.d5c", folder, file_name_of_network(fields),
                      fields.at("backend").get<std::string>(), fields.at("seed").get<int64_t>(),
-                     content_hash(train_identity(fields).dump()).substr(0, 8));
+                     content_hash(train_identity(fields).dump()).substr(0, 8),
+                     ranks > 1 ? fmt::format("-{}ranks", ranks) : "");
 }
 
 std::string trajectory_folder(const Json& fields) {
@@ -267,7 +276,8 @@ TrainingCase training_case(const Json& fields, bool fixture) {
             .target = fields.at("target"),
             .seconds = fields.at("time_limit"),
             .plateau = fields.at("plateau")};
-  s.checkpoint.file = checkpoint_file(fields);
+  s.checkpoint.file = checkpoint_file(fields, fields.at("ranks"));
+  if (const Index from = fields.at("from_ranks"); from > 0) s.checkpoint.from = checkpoint_file(fields, from);
   s.checkpoint.every = fields.at("every");
   s.checkpoint.resume = fields.at("resume");
   s.checkpoint.identity = train_identity(fields).dump();

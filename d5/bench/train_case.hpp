@@ -39,8 +39,8 @@ struct TrainingCase {
 };
 TrainingCase training_case(const Json& fields, bool fixture);
 
-Json train_identity(const Json& fields);          // what a checkpoint must agree in
-std::string checkpoint_file(const Json& fields);  // in the folder that the field names; empty: none
+Json train_identity(const Json& fields);                       // what a checkpoint must agree in
+std::string checkpoint_file(const Json& fields, Index ranks);  // in the folder that the field names; empty: none
 // Where the baseline lies that this case is compared with (training/trajectory.hpp): one folder for all cases that
 // begin with the same weights and see the same batches, in the folder that the field names. Empty: none is wanted.
 std::string trajectory_folder(const Json& fields);

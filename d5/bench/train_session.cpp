@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/bench/train_session.hpp"
 
+#include <sys/resource.h>
+
 #include <cmath>
 #include <mutex>
 
@@ -9,6 +11,8 @@
 #include "d5/bench/progress.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/bench/train_ranks.hpp"
+#include "d5/bench/train_replay.hpp"
+#include "d5/bench/train_trace.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/datasets/views.hpp"
 #include "d5/distributed/rank_scheme.hpp"
@@ -53,6 +57,18 @@ class Teller final : public TrainingEvents {
   std::string title_, quality_;
   Index batch_;
   double next_ = 0;
+};
+
+class First final : public TrainingEvents {
+ public:
+  explicit First(const std::function<void(Index)>& began) : began_(began) {}
+  void before(TrainingEvent event, const TrainingView& view) override {
+    if (event == TrainingEvent::training_set && !std::exchange(told_, true)) began_(view.step);
+  }
+
+ private:
+  const std::function<void(Index)>& began_;
+  bool told_ = false;
 };
 
 Json quality_json(const std::string& name, const Evaluation& evaluation) {
@@ -109,7 +125,9 @@ Json scheme_json(const std::string& name, const TrainingResult& result, Communic
     else
       json[what] = value;
   }
-  const std::vector<double> mine{sent / steps, result.times.operators / steps, result.times.input / steps,
+  // What was sent before it was resumed nobody knows any more.
+  const auto steps_here = static_cast<double>(std::max<Index>(1, result.steps - result.resumed_at));
+  const std::vector<double> mine{sent / steps_here, result.times.operators / steps, result.times.input / steps,
                                  result.times.optimizer / steps};
   std::vector<double> all(mine.size() * static_cast<size_t>(communicator.size()));
   communicator.run({.collective = Collective::allgather,
@@ -132,7 +150,32 @@ Json scheme_json(const std::string& name, const TrainingResult& result, Communic
   return json;
 }
 
-std::vector<std::unique_ptr<TrainingEvents>> listeners(const Json& fields) {
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+// What ranks of one machine did with its cores: above four fifths they were in each other's way all the same.
+void stamp_replayed(double cpu, bool by_processes, const TrainingResult& result, Communicator& communicator,
+                    Json& details) {
+  double used = cpu;  // of threads it is everyone's already
+  if (by_processes)
+    communicator.run(
+        {.collective = Collective::allreduce, .input = &cpu, .output = &used, .count = 1, .dtype = DType::f64});
+  const double share = used / (result.seconds * usable_cores());
+  details["training"]["replayed"] = {{"cpu_share", share}, {"cpu_bound", share > 0.8}};
+  details["warnings"].push_back(
+      "replayed compute: the ranks slept as long as rank 0 alone had computed; loss and accuracy mean nothing");
+  if (share > 0.8)
+    details["warnings"].push_back(
+        fmt::format("cpu-bound: communication alone kept {:.0f} % of {} cores busy", 100 * share, usable_cores()));
+}
+
+std::vector<std::unique_ptr<TrainingEvents>> listeners(const Json& fields, bool rank_0) {
   std::vector<std::unique_ptr<TrainingEvents>> result;
   const std::string names = fields.at("events");
   for (size_t begin = 0; begin < names.size();) {
@@ -141,7 +184,8 @@ std::vector<std::unique_ptr<TrainingEvents>> listeners(const Json& fields) {
     Attributes values;
     for (const std::string& value : given.values)
       values.set(value.substr(0, value.find('=')), value.substr(value.find('=') + 1));
-    result.push_back(registered<training_events>(given.name).make(values));
+    const training_events::Entry& entry = registered<training_events>(given.name);
+    if (rank_0 || entry.on_all_ranks) result.push_back(entry.make(values));
     begin = end + 1;
   }
   return result;
@@ -176,6 +220,7 @@ struct Run {
   const Backend& backend;
   Communicator* communicator;  // null: one process
   const Trajectory* trajectory;
+  TrainTrace* trace;
   const ResidentPeak& peak;
   Depth depth;
 };
@@ -197,14 +242,17 @@ Outcome trained(Training& trainer, const Run& run) {
   // Where there is a counter of energy, reading it twice costs nothing.
   Meters meters({.names = {run.fields.at("device") == "cpu" ? "energy" : "device_energy"}});
   meters.begin();
+  const double cpu_before = cpu_seconds();
   const TrainingResult result = trainer.run();
-  const Index samples = result.samples * settings.ranks;
-  if (result.resumed_at == 0) meters.end(samples);  // else the first part is not in it
+  const double cpu = cpu_seconds() - cpu_before;
+  if (run.trace) run.trace->write();
+  if (result.resumed_at == 0) meters.end(result.samples);  // else the first part is not in it
   meters.report(details);
   details["training"] = to_json(result, quality);
   Json& training = details["training"];
-  training["samples"] = samples;
   if (run.communicator) training["scheme"] = scheme_json(settings.scheme, result, *run.communicator);
+  if (run.communicator && run.fields.at("replay").get<bool>())
+    stamp_replayed(cpu, run.fields.at("communicator") == "mpi", result, *run.communicator, details);
   for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
   for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
   if (run.trajectory) training["trajectory"] = to_json(*run.trajectory);
@@ -257,7 +305,9 @@ class TrainSession final : public Session {
     fields_["steps"] = check_steps;
     if (fields_["test_samples"].get<Index>() < 0) fields_["test_samples"] = check_tests;
     fields_["checkpoint"] = "";
+    fields_["restarts"] = 0;
     fields_["trajectory"] = "";
+    fields_["trace"] = "";
   }
 
   Json fields_;
@@ -265,18 +315,29 @@ class TrainSession final : public Session {
 
 }  // namespace
 
-Outcome run_training(const Json& fields, Depth depth, Communicator* communicator) {
+Outcome run_training(const Json& fields, Depth depth, Communicator* communicator,
+                     const std::function<void(Index)>& began) {
   const bool tells = !communicator || communicator->rank() == 0;
   TrainingCase described = training_case(fields, depth < Depth::measure);
   TrainingSettings& settings = described.settings;
   if (communicator) set_communicator(settings, *communicator);
-  const std::unique_ptr<Backend> backend = open_one(fields.at("backend"));
+  std::unique_ptr<Backend> backend = open_one(fields.at("backend"));
+  if (fields.at("replay").get<bool>()) backend = replayed_backend(std::move(backend), communicator);
+  First first(began);
+  if (began) settings.events.push_back(&first);
+  std::optional<TrainTrace> trace;
+  if (const std::string file = fields.at("trace"); !file.empty()) {
+    const auto batches = static_cast<Index>(settings.train->data().size()) / (settings.batch * settings.ranks);
+    const Index most = batches * settings.stop.epochs;
+    trace.emplace(file, communicator, settings.stop.steps > 0 ? std::min(most, settings.stop.steps) : most);
+    backend = trace->watched(std::move(backend));
+    settings.events.push_back(&trace->events());
+  }
   Teller teller(fields.at("network").get<std::string>(), registered<tasks>(settings.task).quality,
                 batch_of_all_ranks(fields));
   TrainingEvents silent;  // every rank has a listener, or none
   settings.events.push_back(tells ? &teller : &silent);
-  std::vector<std::unique_ptr<TrainingEvents>> own;
-  if (tells) own = listeners(fields);
+  const std::vector<std::unique_ptr<TrainingEvents>> own = listeners(fields, tells);
   for (const auto& listener : own) settings.events.push_back(listener.get());
   std::unique_ptr<Trajectory> trajectory;
   if (const std::string folder = trajectory_folder(fields); !folder.empty() && tells) {
@@ -285,7 +346,7 @@ Outcome run_training(const Json& fields, Depth depth, Communicator* communicator
     settings.events.push_back(trajectory.get());
   }
   const ResidentPeak peak;
-  const Run run{fields, described, *backend, communicator, trajectory.get(), peak, depth};
+  const Run run{fields, described, *backend, communicator, trajectory.get(), trace ? &*trace : nullptr, peak, depth};
   try {
     if (described.discriminator) {
       AdversarialTrainer trainer(settings, described.discriminator, *backend);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 train: level 2. A recipe, or networks with every field of a case as an option, every option an axis.
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -18,6 +19,7 @@ namespace {
 struct TrainFlags : RunFlags {
   std::string what;
   std::map<std::string, std::string> fields;
+  std::string launcher;
   bool resume = false;
 };
 
@@ -64,10 +66,18 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"events", "plugins that see the training go by, joined by '+'"},
     {"checkpoint", "folder for checkpoints, a file for each case"},
     {"every", "steps between checkpoints [at the end of every epoch]"},
+    {"from_ranks", "with --resume: the checkpoint of so many ranks, where this number of ranks has none yet"},
+    {"restarts", "how often ranks that are lost are started again, from the last checkpoint"},
+    {"elastic", "true: ranks that are left go on without a lost one, from the last checkpoint"},
+    {"rank_limit", "seconds that a rank is waited for before it is taken for lost"},
     {"trajectory",
      "folder: the first of several backends or optimizers is the baseline, the others are compared with it"},
     {"trajectory_every", "steps between looks at the weights"},
     {"price", "of an hour of this machine, in any currency: records then have the cost of a sample and of the target"},
+    {"trace", "write a timeline of all ranks over five steps (Perfetto, Chrome); of several cases the last one's"},
+    {"replay",
+     "true: ranks sleep as long as rank 0 alone computed, communication is real; for more ranks than cores, nothing is "
+     "learned"},
     {"export", "write the trained network: FILE.onnx (raw pixels go in) or FILE.npz"},
     {"optimizer", "name and values: adam:learning_rate=0.001:beta1=0.9 (see 'd5 list optimizers')"},
     {"scheme", "how ranks meet: dsgd:bucket_mb=1 [single; of several ranks dsgd] (see 'd5 list schemes')"},
@@ -114,6 +124,11 @@ RunCommand add_train(CLI::App& program, const std::vector<std::string>& argument
         ->group("Case (each takes several values, separated by commas)");
   command->add_flag("--resume", flags->resume, "Go on from the checkpoints in --checkpoint, where there are some")
       ->group("How to run");
+  command
+      ->add_option("--launcher", flags->launcher,
+                   "What starts ranks that are processes: mpirun, srun [srun inside a Slurm allocation]")
+      ->check(CLI::IsMember({"mpirun", "srun"}))
+      ->group("How to run");
   const bool is_chosen = !arguments.empty() && arguments[0] == "train";
   for (const auto& [field, about] : options_of_networks(is_chosen ? arguments : std::vector<std::string>()))
     if (!flags->fields.contains(field))
@@ -127,6 +142,7 @@ RunCommand add_train(CLI::App& program, const std::vector<std::string>& argument
       "'d5 train NETWORK --help' lists the sizes of a network.");
   return [flags] {
     if (flags->resume) flags->fields["resume"] = "true";
+    if (!flags->launcher.empty()) setenv("D5_LAUNCHER", flags->launcher.c_str(), 1);  // the children start the ranks
     Recipe recipe = recipe_of(*flags);
     if (flags->resume && !flags->what.ends_with(".toml")) recipe.axes.push_back({"resume", {true}});
     return execute(recipe, *flags);

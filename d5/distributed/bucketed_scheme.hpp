@@ -5,67 +5,45 @@
 
 #include <optional>
 
+#include "d5/distributed/bucket_tuning.hpp"
 #include "d5/distributed/buckets.hpp"
+#include "d5/distributed/overlap.hpp"
 #include "d5/distributed/rank_scheme.hpp"
-#include "d5/measure/clock.hpp"
 
 namespace d5 {
 
 inline Parameter bucket_parameter() {
-  return {"bucket_mb", "gradients that are reduced at once, in MB; 0: each parameter", 4.0};
+  return {
+      "bucket_mb",
+      "gradients that are reduced at once, in MB; 0: an eighth of all, from 0.25 to 4; -1: the best of a few, tried "
+      "in the first steps",
+      0.0};
 }
 
 class BucketedScheme : public RankScheme {
  public:
   bool overlaps() const override { return true; }
-  void begin_training(const TrainingStart& start) override {
-    RankScheme::begin_training(start);
-    buckets_.emplace(start.parameters, divide(start));
-    pending_.resize(buckets_->ranges().size());
-  }
-  void begin_step(Step& step) override {
-    gradients_ = gradients_at(step.parameters(), step.all());
-    element_bytes_ = storage_bytes(step.parameters().compute_dtype(), 1);
-    buckets_->begin_step();
-  }
-  void gradient_ready(const Gradient& gradient) override {
-    buckets_->ready(gradient, [this](size_t b) { begin(b); });
-  }
-  void finish_step(Step& step) override {
-    begin_rest();
-    const bool at_once = step.optimizer().division() == Optimizer::Division::whole;
-    for (size_t b = 0; b < pending_.size(); ++b) {
-      wait_for(b);
-      reduced(b, bucket(b), at(b));
-      if (!at_once) step.update(bucket(b));
-    }
-    if (at_once) step.update(step.all());
-  }
+  void begin_training(const TrainingStart&) override;
+  void begin_step(Step&) override;
+  void gradient_ready(const Gradient&) override;
+  void finish_step(Step&) override;
+  void end_training(ParameterSet&) override;
   void abandon() noexcept override { end_all(pending_); }
-  // Communication that backward did not hide: waited_s, over all steps.
-  Numbers measured() const override {
-    Numbers numbers = RankScheme::measured();
-    numbers.emplace_back("waited_s", waited_s_);
-    return numbers;
-  }
+  // Beside what all have: waited_s over all steps, what overlap.hpp names, the buckets.
+  Numbers measured() const override;
 
  protected:
-  BucketedScheme(std::string name, Communicator* communicator, const Attributes& values)
-      : RankScheme(std::move(name), communicator), bytes_(real_in(values, "bucket_mb", 0, 1e6, place()) * 1e6) {}
+  BucketedScheme(std::string name, Communicator*, const Attributes& values);
 
   virtual std::vector<Range> divide(const TrainingStart& start) { return Buckets::of_size(start.parameters, bytes_); }
+  virtual void divided() {}  // the buckets are others from now on
   // Begins to replace these gradients by the mean of all ranks'. From within backward.
   virtual Request reduce(size_t bucket, Range, std::byte* gradients) = 0;
   virtual void reduced(size_t /*bucket*/, Range, std::byte* /*gradients*/) {}  // what is left to do when it is back
 
-  void begin_rest() {
-    buckets_->finish([this](size_t b) { begin(b); });
-  }
-  void wait_for(size_t b) {
-    const double begin = now_seconds();
-    pending_[b].wait();
-    waited_s_ += now_seconds() - begin;
-  }
+  void begin_rest();  // backward has ended
+  void wait_for(size_t b);
+  void end_step();  // after the last update
   size_t buckets() const { return pending_.size(); }
   Range bucket(size_t b) const { return buckets_->ranges()[b]; }
   double dense_least_bytes() const { return 2.0 * (ranks() - 1) * arena_bytes(); }
@@ -73,9 +51,14 @@ class BucketedScheme : public RankScheme {
  private:
   void begin(size_t b) { pending_[b] = reduce(b, bucket(b), at(b)); }
   std::byte* at(size_t b) const { return gradients_ + bucket(b).first * element_bytes_; }
+  void set_buckets(const ParameterSet&, std::vector<Range>);
+  void tune(const ParameterSet&);
 
   double bytes_;
   std::optional<Buckets> buckets_;
+  std::optional<BucketTuning> tuning_;
+  Overlap overlap_;
+  Overlap::Times times_;  // of all ranks, in the end
   std::vector<Request> pending_;
   std::byte* gradients_ = nullptr;
   int64_t element_bytes_ = 4;

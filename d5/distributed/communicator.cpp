@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/distributed/communicator.hpp"
 
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <condition_variable>
 #include <fstream>
 #include <functional>
@@ -10,6 +16,7 @@
 
 #include "d5/core/plugins.hpp"
 #include "d5/distributed/algorithm.hpp"
+#include "d5/measure/clock.hpp"
 
 namespace d5 {
 namespace {
@@ -32,13 +39,32 @@ std::array<std::vector<AlgorithmChoice>, 10> usual_choices() {
   return all;
 }
 
+// Messages are looked at every few microseconds, beside threads that compute: short sleeps end in time, and whoever
+// wakes up for a moment may run at once. Both are wishes; a kernel that knows neither is no error.
+void wake_in_time() {
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
+  struct {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+  } attributes{};
+  static_assert(sizeof attributes == 48);
+  attributes.size = sizeof attributes;
+  attributes.policy = SCHED_OTHER;
+  attributes.nice = getpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)));
+  attributes.runtime = 100'000;  // ns: the slice that it asks for
+  syscall(SYS_sched_setattr, 0, &attributes, 0U);
+}
+
 }  // namespace
 
 // Requests end in the order in which they began, so one number says which of them are done.
 class RequestStream {
  public:
   explicit RequestStream(std::shared_ptr<Transport> transport)
-      : transport_(std::move(transport)), ranks_(*transport_, scratch_, stream_tag) {}
+      : transport_(std::move(transport)), ranks_(*transport_, scratch_, stream_tag, &waiting_) {}
   ~RequestStream() {
     {
       const std::scoped_lock lock(mutex_);
@@ -49,10 +75,11 @@ class RequestStream {
   }
 
   const Ranks& ranks() const { return ranks_; }
+  void listen(CommunicationListener* listener) { listener_ = listener; }
 
   uint64_t push(const Operation& op) {
     std::unique_lock lock(mutex_);
-    if (begun_ - ended_ == queue_.size()) moved_.wait(lock, [&] { return begun_ - ended_ < queue_.size() || broken_; });
+    if (begun_ - ended_ == queue_.size()) wait_until(lock, [&] { return begun_ - ended_ < queue_.size() || broken_; });
     if (broken_) std::rethrow_exception(broken_);
     queue_[begun_ % queue_.size()] = op;
     const uint64_t sequence = ++begun_;
@@ -65,12 +92,14 @@ class RequestStream {
   void run(const Operation& op) {
     {
       std::unique_lock lock(mutex_);
-      moved_.wait(lock, [&] { return ended_ == begun_ || broken_; });
+      wait_until(lock, [&] { return ended_ == begun_ || broken_; });
       if (broken_) std::rethrow_exception(broken_);
       ++begun_;  // holds the stream: whoever comes later waits for ended_
       inline_ = true;
     }
+    ++waiting_;
     const std::exception_ptr error = carry_out(op);
+    --waiting_;
     finish(error);
     if (error) std::rethrow_exception(error);
   }
@@ -83,18 +112,32 @@ class RequestStream {
   }
   void wait(uint64_t sequence) {
     std::unique_lock lock(mutex_);
-    moved_.wait(lock, [&] { return ended_ >= sequence || broken_; });
+    wait_until(lock, [&] { return ended_ >= sequence || broken_; });
     if (ended_ < sequence) std::rethrow_exception(broken_);
   }
 
  private:
+  template <class Done>
+  void wait_until(std::unique_lock<std::mutex>& lock, const Done& done) {
+    if (done()) return;
+    CommunicationListener* const listener = listener_;
+    const double begin = listener ? now_seconds() : 0;
+    ++waiting_;
+    moved_.wait(lock, done);
+    --waiting_;
+    if (listener) listener->waited(begin, now_seconds());
+  }
+
   // The name is looked up when it changes: a short vector takes a microsecond.
   std::exception_ptr carry_out(const Operation& op) try {
     if (op.algorithm != name_) {
       algorithm_ = registered<algorithms>(op.algorithm);
       name_ = op.algorithm;
     }
+    CommunicationListener* const listener = listener_;
+    const double begin = listener ? now_seconds() : 0;
     run_algorithm(*algorithm_, op, ranks_);
+    if (listener) listener->ran(op, begin, now_seconds());
     return nullptr;
   } catch (...) {
     return std::current_exception();
@@ -114,6 +157,7 @@ class RequestStream {
   }
 
   void serve() {
+    wake_in_time();
     for (;;) {
       Operation op;
       {
@@ -129,7 +173,9 @@ class RequestStream {
 
   std::shared_ptr<Transport> transport_;
   Scratch scratch_;
+  std::atomic<int> waiting_{0};  // threads that cannot go on before a request has ended
   Ranks ranks_;
+  std::atomic<CommunicationListener*> listener_{nullptr};
   std::mutex mutex_;
   std::condition_variable wake_, moved_;
   std::array<Operation, 256> queue_;
@@ -169,6 +215,7 @@ const std::vector<int>& Communicator::nodes() const { return transport_->nodes()
 Traffic Communicator::traffic() const { return transport_->traffic(); }
 void Communicator::set_time_limit(double seconds) { transport_->set_time_limit(seconds); }
 Transport& Communicator::transport() { return *transport_; }
+void Communicator::listen(CommunicationListener* listener) { stream_->listen(listener); }
 
 std::string_view Communicator::chosen(const Operation& op) const {
   if (!op.algorithm.empty()) return op.algorithm;
@@ -222,6 +269,12 @@ std::optional<Communicator> Communicator::split(int colour, int key) {
   if (!part) return {};
   part->set_time_limit(transport_->time_limit());
   return Communicator(std::move(part));
+}
+
+Communicator Communicator::shrink() {
+  std::shared_ptr<Transport> left = transport_->shrink();
+  left->set_time_limit(transport_->time_limit());
+  return Communicator(std::move(left));
 }
 
 void Communicator::choose(Collective collective, std::vector<AlgorithmChoice> choice) {

@@ -43,6 +43,14 @@ struct AlgorithmChoice {
   std::string algorithm;
 };
 
+// Who wants to see collectives go by; called by whichever thread ran them or waited.
+class CommunicationListener {
+ public:
+  virtual ~CommunicationListener() = default;
+  virtual void ran(const Operation&, double begin_s, double end_s) = 0;
+  virtual void waited(double begin_s, double end_s) = 0;
+};
+
 class Communicator {
  public:
   explicit Communicator(std::shared_ptr<Transport>);
@@ -68,6 +76,9 @@ class Communicator {
   // By all ranks at once: those of one colour together, in the order of (key, rank); empty for a colour below 0.
   std::optional<Communicator> split(int colour, int key = 0);
 
+  // After RankLost: those that are left, by all of them.
+  Communicator shrink();
+
   // What start() takes where an operation names no algorithm; the same on all ranks.
   void choose(Collective, std::vector<AlgorithmChoice>);
   std::string_view chosen(const Operation&) const;
@@ -75,6 +86,7 @@ class Communicator {
   std::vector<AlgorithmChoice> tune(Collective, DType, const std::vector<int64_t>& sizes);
 
   Transport& transport();
+  void listen(CommunicationListener*);  // null: nobody; while nothing is under way
 
  private:
   std::shared_ptr<Transport> transport_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command that starts ranks: mpirun of Open MPI 4 and 5, or of MPICH.
+// The command that starts ranks: mpirun of Open MPI 4 and 5, or of MPICH; srun inside a Slurm allocation.
 #pragma once
 
 #include <string>
@@ -11,10 +11,40 @@ struct LaunchOptions {
   std::string mpirun = "mpirun";
   std::vector<std::string> hosts;           // of ranks, in turn; empty: this machine
   std::vector<std::string> mpirun_options;  // further ones of the user
+  bool elastic = false;                     // a rank that is lost does not end the others, where mpirun can do that
 };
+
+// mpirun or srun: what D5_LAUNCHER says, else srun inside an allocation (SLURM_JOB_ID) where it is installed and no
+// hosts are named. UsageError where D5_LAUNCHER is neither.
+std::string launcher_of(const LaunchOptions&);
+constexpr const char* srun_warning =
+    "the ranks were started by srun, which was tested with a stand-in only, never with a real Slurm";
 
 // UsageError where it is no mpirun that is known.
 std::vector<std::string> mpirun_command(int ranks, const LaunchOptions&, const std::vector<std::string>& program);
 std::string own_program();  // the file of this process
+
+// Ranks under way: what they and mpirun print, in this process's group.
+class LaunchedRanks {
+ public:
+  explicit LaunchedRanks(const std::vector<std::string>& command);
+  ~LaunchedRanks();  // ends what still runs
+  LaunchedRanks(const LaunchedRanks&) = delete;
+  LaunchedRanks& operator=(const LaunchedRanks&) = delete;
+
+  // False: there are no more, the job has ended. Once a rank has said why it gives up ("d5: ..."), the others have half
+  // a minute to end.
+  bool next_line(std::string&);
+  bool succeeded();                        // after that: all ranks ended well
+  std::string last_words() const;          // a rank's own, else mpirun's on which rank it lost, else the last lines
+  void remember(const std::string& line);  // of what is not understood otherwise
+
+ private:
+  void end() noexcept;
+  int pid_ = -1, output_ = -1, status_ = 0;
+  std::string pending_;
+  std::vector<std::string> log_;
+  double gave_up_ = 0;
+};
 
 }  // namespace d5

@@ -44,6 +44,9 @@ ShardServer::ShardServer(Communicator& channel, const TrainingStart& start, Para
     worker.gradients.resize(set_.gradients(set_.all()).bytes());
     worker.parameters.resize(static_cast<size_t>(set_.elements()));
   }
+}
+
+void ShardServer::begin() {
   thread_ = std::thread([this] {
     try {
       serve();
@@ -170,11 +173,42 @@ void ServedScheme::begin_training(const TrainingStart& start) {
   aside([&] { channel_.emplace(*communicator().split(0, rank())); });
   if (rank() < servers_ && shards_[static_cast<size_t>(rank())].count > 0)
     server_.emplace(*channel_, start, shards_[static_cast<size_t>(rank())], slack_);
+  if (server_ && start.resumed) copy_states(start.optimizer, shards_[static_cast<size_t>(rank())], true);
+}
+
+// Between the server's optimizer and the part of the rank's own that stands for it in checkpoints.
+void ServedScheme::copy_states(Optimizer& own, Range shard, bool to_server) {
+  const auto theirs = server_->optimizer().state(), ours = own.state();
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const Tensor& served = theirs[i].values;
+    const Tensor part = ours[i].like_parameters ? ours[i].values.slice(shard.first, shard.count) : ours[i].values;
+    to_server ? served.copy_from(part) : part.copy_from(served);
+  }
+}
+
+void ServedScheme::begin_save(ParameterSet& set, Optimizer& optimizer) {
+  pull_together(set);
+  if (server_) copy_states(optimizer, shards_[static_cast<size_t>(rank())], false);
+  gather_state(optimizer, shards_);
+  saved_version_ =
+      std::ranges::max(in_, {}, &ServerLetter::version).version;  // the same for all: every push was answered
+}
+
+Scheme::State ServedScheme::state() { return {{"version", Tensor::view(DType::i64, {1}, &saved_version_)}}; }
+
+// The first of all: the state of a checkpoint is there by now.
+void ServedScheme::begin_serving() {
+  if (std::exchange(serves_, true)) return;
+  for (ServerLetter& letter : in_) letter.version = saved_version_;
+  if (!server_) return;
+  server_->version() = saved_version_;
+  server_->begin();
 }
 
 void ServedScheme::finish_step(Step& step) { exchange(step.parameters(), ServerLetter::push, &step.moment()); }
 
 void ServedScheme::exchange(ParameterSet& set, int64_t kind, const Moment* moment) {
+  begin_serving();
   keep_statistics(set);
   for (size_t s = 0; s < shards_.size(); ++s) {
     const int server = static_cast<int>(s);

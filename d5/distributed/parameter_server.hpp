@@ -35,9 +35,13 @@ class ShardServer {
   ShardServer(Communicator& channel, const TrainingStart& start, ParameterSet::Range shard, int64_t slack);
   ~ShardServer();
 
+  void begin();                // the thread: what it serves must be there
   void end() noexcept;         // the thread, at once; nothing is under way any more as far as this side is concerned
   void wait_until_all_left();  // rethrows what ended the thread
   Staleness staleness() const { return seen_; }  // after that
+  // Before begin(), or while no worker has written: the updates so far, and the optimizer of the shard.
+  int64_t& version() { return version_; }
+  Optimizer& optimizer() { return *optimizer_; }
 
  private:
   struct Worker;
@@ -69,6 +73,8 @@ class ServedScheme : public RankScheme {
   void finish_step(Step&) override;
   void begin_test(ParameterSet&) override;  // all ranks meet: the servers' parameters are tested
   void end_training(ParameterSet&) override;
+  void begin_save(ParameterSet&, Optimizer&) override;  // all ranks meet; afterwards no server has more than they know
+  State state() override;
   void abandon() noexcept override;
   Numbers measured() const override;
 
@@ -81,10 +87,14 @@ class ServedScheme : public RankScheme {
  private:
   void exchange(ParameterSet&, int64_t kind, const Moment*);
   void pull_together(ParameterSet&);
+  void begin_serving();
+  void copy_states(Optimizer& own, Range shard, bool to_server);
   int servers_;
   int64_t slack_;
   std::vector<Range> shards_;
   std::vector<ServerLetter> out_, in_;   // to and from servers
+  int64_t saved_version_ = 0;            // of all shards, when a checkpoint was made
+  bool serves_ = false;                  // from the first exchange on
   std::optional<ShardServer> server_;    // of this rank's shard
   std::optional<Communicator> channel_;  // ends before what its messages lie in
   std::vector<Request> pending_;

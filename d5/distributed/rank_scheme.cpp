@@ -57,6 +57,7 @@ void RankScheme::begin_training(const TrainingStart& start) {
             "{} rank {} has other parameters or layouts than rank 0: do all run the same network on the same "
             "backend?",
             place(), other);
+    if (start.resumed) return;
     float* const masters = masters_at(set, set.all());
     communicator_.run(
         {.collective = Collective::broadcast, .input = masters, .output = masters, .count = set.elements()});
@@ -149,6 +150,21 @@ void RankScheme::restore_statistics(ParameterSet& set) {
 void RankScheme::need_f32_gradients(const ParameterSet& set) const {
   if (set.compute_dtype() != DType::f32)
     throw UsageError("{} takes gradients in f32, and these are {}", place(), d5::name(set.compute_dtype()));
+}
+
+void RankScheme::gather_state(Optimizer& optimizer, const std::vector<Range>& parts) {
+  aside([&] {
+    for (const Optimizer::State& state : optimizer.state())
+      for (size_t owner = 0; state.like_parameters && owner < parts.size(); ++owner) {
+        if (parts[owner].count == 0) continue;
+        float* const values = state.values.values<float>().data() + parts[owner].first;
+        communicator_.run({.collective = Collective::broadcast,
+                           .input = values,
+                           .output = values,
+                           .count = parts[owner].count,
+                           .root = static_cast<int>(owner)});
+      }
+  });
 }
 
 std::vector<ParameterSet::Range> whole_parameters(const ParameterSet& set, int parts) {

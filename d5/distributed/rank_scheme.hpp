@@ -19,7 +19,7 @@ void set_communicator(TrainingSettings&, Communicator&);
 
 class RankScheme : public Scheme {
  public:
-  // Layouts are compared, by hash; rank 0's weights go everywhere.
+  // Layouts are compared, by hash; rank 0's weights go everywhere, unless every rank goes on with its own.
   void begin_training(const TrainingStart&) override;
   void begin_test(ParameterSet&) override;
   void end_test(ParameterSet&) override;
@@ -50,6 +50,8 @@ class RankScheme : public Scheme {
   void keep_statistics(ParameterSet&);
   void restore_statistics(ParameterSet&);
   void need_f32_gradients(const ParameterSet&) const;
+  // Part i of the optimizer's state is what rank i has of it: afterwards every rank has all.
+  void gather_state(Optimizer&, const std::vector<Range>& parts);
   // Runs what is not a step's: its bytes are not counted as one's.
   template <class F>
   void aside(F&& f) {

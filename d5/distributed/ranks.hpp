@@ -26,10 +26,16 @@ class Scratch {
 
 class Ranks {
  public:
-  Ranks(Transport& transport, Scratch& scratch, int tag) : transport_(transport), scratch_(scratch), tag_(tag) {}
+  // `waiting`: how many wait for what is done here (Transport::wait).
+  Ranks(Transport& transport, Scratch& scratch, int tag, const std::atomic<int>* waiting = nullptr)
+      : transport_(transport), scratch_(scratch), tag_(tag), waiting_(waiting) {}
   // `members` are ranks of the transport, this one among them.
   Ranks(const Ranks& all, std::vector<int> members)
-      : transport_(all.transport_), scratch_(all.scratch_), tag_(all.tag_), members_(std::move(members)) {
+      : transport_(all.transport_),
+        scratch_(all.scratch_),
+        tag_(all.tag_),
+        waiting_(all.waiting_),
+        members_(std::move(members)) {
     rank_ = static_cast<int>(std::ranges::find(members_, transport_.rank()) - members_.begin());
   }
 
@@ -40,7 +46,7 @@ class Ranks {
 
   Transfer send(int to, const void* data, size_t bytes) const { return transport_.send(of(to), tag_, data, bytes); }
   Transfer receive(int from, void* data, size_t bytes) const { return transport_.receive(of(from), tag_, data, bytes); }
-  void wait(Transfer& transfer) const { transport_.wait(transfer); }
+  void wait(Transfer& transfer) const { transport_.wait(transfer, waiting_); }
   void send_now(int to, const void* data, size_t bytes) const {
     Transfer sent = send(to, data, bytes);
     wait(sent);
@@ -60,6 +66,7 @@ class Ranks {
   Transport& transport_;
   Scratch& scratch_;
   int tag_;
+  const std::atomic<int>* waiting_;
   std::vector<int> members_ = {};
   int rank_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "d5/distributed/transport.hpp"
 
 #include <sched.h>
+#include <time.h>
 
 #include <chrono>
 
@@ -35,11 +36,16 @@ void Transport::count(size_t bytes) {
   messages_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Transport::wait(Transfer& transfer) {
+void Transport::wait(Transfer& transfer, const std::atomic<int>* waiting) {
   constexpr int eager = 20, looks = 256;  // ranks often outnumber cores: who waits gives way soon
   double begin = 0;
   for (int turn = 0; !done(transfer); ++turn) {
-    if (turn >= eager) sched_yield();
+    if (waiting && turn >= eager && waiting->load(std::memory_order_relaxed) == 0) {
+      const timespec between_looks{0, 20'000};
+      nanosleep(&between_looks, nullptr);
+    } else if (turn >= eager) {
+      sched_yield();
+    }
     if (turn % looks != looks - 1) continue;
     if (begin == 0) begin = now();
     if (now() - begin > limit_s_) {
@@ -53,6 +59,8 @@ void Transport::wait(Transfer& transfer) {
 std::optional<std::string> Transport::why_no_library(const Operation&) const {
   return "this communicator has no library with collectives of its own";
 }
+
+std::unique_ptr<Transport> Transport::shrink() { throw Error("[communicator] {}", *why_no_shrink()); }
 
 void Transport::run_library(const Operation& op) { throw Error("[communicator] {}", *why_no_library(op)); }
 

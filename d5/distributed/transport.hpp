@@ -55,7 +55,9 @@ class Transport {
 
   Transfer send(int to, int tag, const void* data, size_t bytes);
   Transfer receive(int from, int tag, void* data, size_t bytes);  // Error where another number of bytes was sent
-  void wait(Transfer&);                                           // RankLost after the time limit
+  // RankLost after the time limit. Where `waiting` counts those who cannot go on without it and is 0, it looks now and
+  // then and leaves the core to whoever computes.
+  void wait(Transfer&, const std::atomic<int>* waiting = nullptr);
   void set_time_limit(double seconds) { limit_s_ = seconds; }
   double time_limit() const { return limit_s_; }
   Traffic traffic() const { return {bytes_.load(), messages_.load()}; }
@@ -70,6 +72,10 @@ class Transport {
   // `peer` did not answer: nobody touches the buffers of this rank any more. The answer is whose fault it is, where
   // that can be found out: the peer may itself wait for another.
   virtual int abandon(int peer) { return peer; }
+  // After RankLost, by every rank that is left: a transport of those, in their old order. Others that still wait for
+  // one of them get RankLost. Not for messages of what was split off before.
+  virtual std::unique_ptr<Transport> shrink();
+  virtual std::optional<std::string> why_no_shrink() const { return "this communicator cannot go on with fewer ranks"; }
 
  protected:
   Transport(int rank, std::vector<int> nodes) : rank_(rank), nodes_(std::move(nodes)) {}

@@ -25,6 +25,30 @@ double median_metric(const std::vector<const Record*>& runs, const std::string& 
   return values.empty() ? 0 : median_of(std::move(values));
 }
 
+// Of what could be hidden; what that costs the backward pass, where it is more than a twentieth of it.
+std::string hidden_text(const Record& run) {
+  const Json scheme = run.details.value("training", Json::object()).value("scheme", Json::object());
+  if (!scheme.contains("hidden_share")) return "-";
+  const double alone = scheme.value("backward_s", 0.0), beside = scheme.value("backward_beside_s", 0.0);
+  std::string text = fmt::format("{:.0f} %", 100 * scheme["hidden_share"].get<double>());
+  if (alone > 0 && beside > 1.05 * alone) text += fmt::format(", backward {:.2f} x", beside / alone);
+  return text;
+}
+
+// The share of a step in which the rank waits for samples.
+std::string input_text(const Record& run) {
+  const Json step = run.details.value("training", Json::object()).value("step", Json::object());
+  const double whole = step.value("whole_s", 0.0);
+  return whole > 0 ? fmt::format("{:.1f} %", 100 * step.value("input_s", 0.0) / whole) : "-";
+}
+
+// What a figure is not: real computing, or bound by the network.
+std::string stamp_text(const Record& run) {
+  const Json replayed = run.details.value("training", Json::object()).value("replayed", Json());
+  if (!replayed.is_object()) return "";
+  return replayed.value("cpu_bound", false) ? "replayed compute, cpu-bound" : "replayed compute";
+}
+
 // The rank that computes longest, where that is more than a tenth above the shortest.
 std::string straggler_text(const Record& run) {
   const Json scheme = run.details.value("training", Json::object()).value("scheme", Json::object());
@@ -58,8 +82,9 @@ std::string scaling_text(std::span<const Record> records, bool colour) {
     const Json& fields = by_ranks.begin()->second.front()->fields;
     const std::string scheme = fields.value("scheme", "");
     TextTable table;
-    for (const char* name : {"ranks", "samples/s", "speedup", "efficiency", "sent / step", "of least"})
+    for (const char* name : {"ranks", "samples/s", "speedup", "efficiency", "sent / step", "of least", "input"})
       table.column(name, Align::right);
+    table.column("hidden");
     table.column("straggler");
     for (const auto& entry : by_ranks) {
       const double rate = median_metric(entry.second, "throughput"),
@@ -71,7 +96,10 @@ std::string scaling_text(std::span<const Record> records, bool colour) {
                  {fmt::format("{:.0f} %", 100 * rate / base_rate / more)},
                  {fmt::format("{:.3g} MB", median_metric(entry.second, "sent_per_step") * 1e-6)},
                  {least > 0 ? fmt::format("{:.2f} x", least) : "-"},
-                 {straggler_text(*entry.second.front())}});
+                 {input_text(*entry.second.front())},
+                 {hidden_text(*entry.second.front())},
+                 {straggler_text(*entry.second.front())}},
+                {stamp_text(*entry.second.front()), Tone::faint});
     }
     text += fmt::format("{} scaling{}{}, against {} rank{} ({:.0f} samples/s)\n{}", fields.value("scaling", "strong"),
                         scheme.empty() ? "" : ", " + scheme, ", batch " + fields.at("batch").dump(), base,

@@ -31,12 +31,15 @@ json metadata(const char* what, int process, int thread, const std::string& name
 }  // namespace
 
 std::vector<json> trace_events(const std::vector<TraceSpan>& spans, double origin_s, int process,
-                               const std::string& process_name) {
+                               const std::string& process_name, const std::map<int, std::string>& thread_names) {
   std::vector<json> events{metadata("process_name", process, 1, process_name)};
   std::set<int> threads;
   for (const TraceSpan& span : spans) threads.insert(span.thread);
-  for (const int thread : threads)
-    events.push_back(metadata("thread_name", process, thread, thread == 1 ? "step" : fmt::format("thread {}", thread)));
+  for (const int thread : threads) {
+    const auto known = thread_names.find(thread);
+    const std::string usual = thread == 1 ? "step" : fmt::format("thread {}", thread);
+    events.push_back(metadata("thread_name", process, thread, known == thread_names.end() ? usual : known->second));
+  }
   for (const TraceSpan& span : spans) {
     const int64_t begin = nanoseconds(span.begin_s - origin_s), end = nanoseconds(span.end_s - origin_s);
     json event = {{"name", span.name}, {"cat", span.category}, {"ts", microseconds(begin)},

@@ -6,6 +6,7 @@
 // whoever interrupts a run finds valid JSON with all that was added before.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,10 +20,11 @@ struct TraceSpan {
   nlohmann::json arguments = nlohmann::json::object();
 };
 
-// Events of one process: its name, and the spans ("X") with their times from `origin_s` on. A span of no length whose
-// category is "instant" is an instant ("i").
+// Events of one process: its name, those of its threads (else "step" for the first, "thread N"), and the spans ("X")
+// with their times from `origin_s` on. A span of no length whose category is "instant" is an instant ("i").
 std::vector<nlohmann::json> trace_events(const std::vector<TraceSpan>&, double origin_s, int process,
-                                         const std::string& process_name);
+                                         const std::string& process_name,
+                                         const std::map<int, std::string>& thread_names = {});
 
 class TraceFile {
  public:

@@ -233,12 +233,12 @@ void AdversarialTrainer::save() {
   add_network(tensors, "generator ", made_, *maker_);
   add_network(tensors, "discriminator ", judged_, *judge_optimizer_);
   tensors.emplace_back("quality of the epoch", as_section(train_->sums()));
-  const SavedPosition at{epoch_, batch_, step_, elapsed(), qualities_};
+  const SavedPosition at{epoch_, batch_, step_, elapsed(), qualities_, 0, settings_.batch};
   save_training(settings_, at, made_.layout_hash(), std::move(tensors), result_);
 }
 
 void AdversarialTrainer::load() {
-  SavedPosition at;
+  SavedPosition at{.qualities = {}, .micro_batch = settings_.batch};
   const bool there = load_training(settings_, at, result_, [&](const Checkpoint& saved) {
     restore_network(saved, "generator ", made_, *maker_);
     restore_network(saved, "discriminator ", judged_, *judge_optimizer_);

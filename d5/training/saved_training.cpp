@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "d5/measure/clock.hpp"
+#include "d5/training/checkpoint_parts.hpp"
 
 namespace d5 {
 namespace {
@@ -43,6 +44,9 @@ std::string about(const TrainingSettings& settings, const SavedPosition& at, uin
                 {"epoch", at.epoch},
                 {"batch", at.batch},
                 {"step", at.step},
+                {"first", at.first},
+                {"micro_batch", at.micro_batch},
+                {"ranks", settings.ranks},
                 {"samples", r.samples},
                 {"seconds", at.seconds},
                 {"test_seconds", r.test_seconds},
@@ -58,8 +62,14 @@ std::string about(const TrainingSettings& settings, const SavedPosition& at, uin
 }
 
 void read_about(const Json& about, const Checkpoint& saved, SavedPosition& at, TrainingResult& r) {
+  const Index micro_batch = about.value("micro_batch", at.micro_batch);
   at.epoch = about.at("epoch");
   at.batch = about.at("batch");
+  at.first = about.value("first", Index{0});
+  if (micro_batch != at.micro_batch) {  // batches are others from here on
+    at.first += at.batch * micro_batch;
+    at.batch = 0;
+  }
   r.resumed_at = at.step = about.at("step");
   at.seconds = about.at("seconds");
   at.qualities = about.at("qualities").get<std::vector<double>>();
@@ -88,11 +98,15 @@ Tensor as_section(std::vector<double>& values) {
 }
 
 void save_training(const TrainingSettings& settings, const SavedPosition& at, uint64_t layout_hash,
-                   NamedTensors tensors, TrainingResult& result) {
+                   NamedTensors tensors, TrainingResult& result, const SumOverRanks& sum) {
   const double begin = now_seconds();
   if (!result.step_seconds.empty()) tensors.emplace_back("seconds of steps", as_section(result.step_seconds));
+  const std::string text = about(settings, at, layout_hash, result);
   try {
-    write_checkpoint(settings.checkpoint.file, about(settings, at, layout_hash, result), tensors);
+    if (settings.ranks > 1)
+      write_parts(settings.checkpoint.file, text, tensors, {settings.rank, settings.ranks, sum});
+    else
+      write_checkpoint(settings.checkpoint.file, text, tensors);
   } catch (const Error& error) {
     const std::string warning = fmt::format("step {}: {}; the last good one stays", at.step, error.what());
     if (result.warnings.size() < 20) result.warnings.push_back(warning);
@@ -102,12 +116,14 @@ void save_training(const TrainingSettings& settings, const SavedPosition& at, ui
 
 bool load_training(const TrainingSettings& settings, SavedPosition& at, TrainingResult& result,
                    const std::function<void(const Checkpoint&)>& restore) {
-  const std::string& file = settings.checkpoint.file;
-  if (access(file.c_str(), F_OK) != 0) return false;
-  const Checkpoint saved = read_checkpoint(file);
+  const auto& places = settings.checkpoint;
+  const std::string& file = access(places.file.c_str(), F_OK) == 0 ? places.file : places.from;
+  if (file.empty() || access(file.c_str(), F_OK) != 0) return false;
+  Checkpoint saved = read_checkpoint(file);
   try {
+    check_identity(file, Json::parse(saved.about).at("identity"), identity_of(settings));
+    read_parts(file, saved, settings.rank, settings.ranks);
     const Json about = Json::parse(saved.about);
-    check_identity(file, about.at("identity"), identity_of(settings));
     restore(saved);
     read_about(about, saved, at, result);
   } catch (const UsageError&) {

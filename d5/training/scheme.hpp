@@ -6,7 +6,8 @@
 //   then finish_step, which must call step.update() for every part of the arena once, or leave parameters as they
 //   should be
 //   begin_test, end_test around every look at the test set
-//   end_training once, with all steps done: it leaves the weights that were trained
+//   begin_save before every checkpoint, then state(); after begin_training of one that is resumed, state() is written
+//   back end_training once, with all steps done: it leaves the weights that were trained
 // All ranks make the same calls in the same order, so any of them may meet in any call.
 // A scheme file ends with D5_REGISTER(schemes, "dsgd", Dsgd). The class has static members
 //   about         one line: whose scheme, what it does
@@ -58,11 +59,13 @@ struct TrainingStart {
   Optimizer& optimizer;
   std::function<std::unique_ptr<Optimizer>(ParameterSet&)> make_optimizer;
   uint64_t seed = 1;
+  bool resumed = false;  // parameters and the optimizer's state are what this rank goes on with
 };
 
 class Scheme {
  public:
-  // What a checkpoint must keep beside parameters and the optimizer's state; views that can be written back.
+  // What a checkpoint must keep beside parameters and the optimizer's state; views that can be written back. Every rank
+  // has the same names. Where another number of ranks goes on, each begins with the mean of what floats there were.
   using State = std::vector<std::pair<std::string, Tensor>>;
   using Numbers = std::vector<std::pair<std::string, double>>;
 
@@ -76,6 +79,8 @@ class Scheme {
   virtual void begin_test(ParameterSet&) {}  // makes the parameters those to be tested, the same on all ranks
   virtual void end_test(ParameterSet&) {}    // and those to go on with
   virtual void end_training(ParameterSet&) {}
+  // Makes parameters and the optimizer's state those that a checkpoint should hold, where ranks have parts of them.
+  virtual void begin_save(ParameterSet&, Optimizer&) {}
   virtual void abandon() noexcept {}  // after an error: when it returns, nobody reads or writes any buffer any more
   virtual State state() { return {}; }
   // Each number becomes its sum over all ranks, the same bits on all of them.

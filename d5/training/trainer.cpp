@@ -16,16 +16,17 @@ namespace {
 
 // Rank r of n: of every batch of all ranks together, the r-th of n equal parts. So the batch of n ranks is the one that
 // a single process takes, sample by sample in the same place, whatever n. Every rank takes as many steps; where the
-// samples are not divided evenly, the last ones of an epoch's order (fewer than n) are left out.
+// samples are not divided evenly, the last ones of an epoch's order (fewer than n) are left out. `first` of the order
+// were taken before, by another number of ranks.
 class RankSampler final : public Sampler {
  public:
-  RankSampler(std::shared_ptr<const Sampler> all, Index rank, Index ranks, Index batch, Index size)
-      : all_(std::move(all)), rank_(rank), ranks_(ranks), batch_(batch), size_(size) {}
+  RankSampler(std::shared_ptr<const Sampler> all, Index first, Index rank, Index ranks, Index batch, Index size)
+      : all_(std::move(all)), first_(first), rank_(rank), ranks_(ranks), batch_(batch), size_(size) {}
   Index size() const override { return size_; }
   void take(Index epoch, Index first, Index step, std::span<Index> samples) const override {
     while (!samples.empty()) {  // as far as this batch goes
       const Index begin = first / batch_ * batch_, length = std::min(batch_, size_ - begin);
-      const Index place = begin * ranks_ + rank_ * length + (first - begin);
+      const Index place = first_ + begin * ranks_ + rank_ * length + (first - begin);
       const auto count = static_cast<size_t>((begin + length - first + step - 1) / step);
       const auto part = samples.first(std::min(count, samples.size()));
       all_->take(epoch, place, step, part);
@@ -36,7 +37,7 @@ class RankSampler final : public Sampler {
 
  private:
   std::shared_ptr<const Sampler> all_;
-  Index rank_, ranks_, batch_, size_;
+  Index first_, rank_, ranks_, batch_, size_;
 };
 
 std::string scores_of(const Graph& graph) {
@@ -122,7 +123,8 @@ Trainer::Work::Work(TrainingSettings settings, Backend& backend)
       left_out = error.what();
       learners_.erase(last_);
     }
-  const bool drop_last = last_ == 0 || !left_out.empty();
+  drops_last_ = !left_out.empty();
+  const bool drop_last = last_ == 0 || drops_last_;
   if (last_ > 0 && drop_last)
     result_.warnings.push_back(
         fmt::format("the last {} samples of an epoch's order are left out: {}", last_, left_out));
@@ -140,9 +142,19 @@ Trainer::Work::Work(TrainingSettings settings, Backend& backend)
 std::shared_ptr<const Sampler> Trainer::Work::training_sampler() const {
   const TrainingSettings& s = settings_;
   std::shared_ptr<const Sampler> all = make_sampler(s.sampler, s.train->data().size(), s.seed);
-  if (s.ranks == 1) return all;
-  const Index each = all->size() / s.ranks;
-  return std::make_shared<RankSampler>(std::move(all), s.rank, s.ranks, s.batch, each);
+  if (s.ranks == 1 && first_ == 0) return all;
+  const Index each = (all->size() - first_) / s.ranks;
+  return std::make_shared<RankSampler>(std::move(all), first_, s.rank, s.ranks, s.batch, each);
+}
+
+Index Trainer::Work::batches_of_epoch() const {
+  if (first_ == 0) return batches_;
+  const Index size = training_sampler()->size();
+  return drops_last_ ? size / micro_ : (size + micro_ - 1) / micro_;
+}
+
+Index Trainer::Work::last_of_epoch() const {
+  return first_ == 0 ? last_ : std::min(micro_, training_sampler()->size() - (batches_of_epoch() - 1) * micro_);
 }
 
 std::unique_ptr<BoundNetwork> Trainer::Work::compile(Index samples, Mode mode) {
@@ -181,6 +193,12 @@ Position Trainer::Work::position(Index samples_before, Index step_samples) const
           static_cast<uint64_t>(settings_.rank * step_samples + samples_before)};
 }
 
+double Trainer::Work::epoch_progress() const {
+  if (first_ == 0) return static_cast<double>(batch_) / static_cast<double>(batches_);
+  const Index size = make_sampler(settings_.sampler, settings_.train->data().size(), settings_.seed)->size();
+  return static_cast<double>(first_ + batch_ * samples_of_micro_batch()) / static_cast<double>(size);
+}
+
 double Trainer::Work::elapsed() const { return seconds_before_ + now_seconds() - began_; }
 
 TrainingView Trainer::Work::view() const {
@@ -188,7 +206,8 @@ TrainingView Trainer::Work::view() const {
           .batch = batch_,
           .step = step_,
           .epochs = settings_.stop.epochs,
-          .batches = batches_,
+          .batches = batches_of_epoch(),
+          .rank = settings_.rank,
           .testing = testing_,
           .seconds = elapsed(),
           .loss = loss_,
@@ -214,11 +233,7 @@ TrainingResult Trainer::Work::run() {
   if (settings_.checkpoint.resume && !settings_.checkpoint.file.empty()) load();
   began_ = now_seconds();
   before(TrainingEvent::training);
-  if (!result_.stopped.empty()) {  // it was finished when it was saved
-    test();
-  } else {
-    train();
-  }
+  train();
   after(TrainingEvent::training);
   result_.seconds = elapsed();
   result_.steps = step_;
@@ -230,7 +245,10 @@ void Trainer::Work::train() try {
       {.parameters = set_,
        .optimizer = *optimizer_,
        .make_optimizer = [this](ParameterSet& set) { return make_optimizer(settings_.optimizer, set); },
-       .seed = settings_.seed});
+       .seed = settings_.seed,
+       .resumed = result_.resumed_at > 0});
+  restore_scheme();
+  if (!result_.stopped.empty()) test();  // it was finished when it was saved
   while (result_.stopped.empty()) {
     before(TrainingEvent::epoch);
     const bool whole = run_epoch();
@@ -253,16 +271,17 @@ void Trainer::Work::train() try {
 bool Trainer::Work::run_epoch() {
   if (batch_ == 0) train_->reset();
   before(TrainingEvent::training_set);
+  const Index batches = batches_of_epoch();
   Loader loader(settings_.train, training_sampler(),
                 {.batch = micro_,
-                 .drop_last = batches_ * micro_ <= training_sampler()->size(),
+                 .drop_last = batches * micro_ <= training_sampler()->size(),
                  .threads = settings_.loader_threads,
                  .first_epoch = epoch_,
                  .first_batch = batch_});
-  while (batch_ < batches_) {
+  while (batch_ < batches) {
     take_step(loader);
     if (diverged_) return false;
-    if (batch_ == batches_) break;
+    if (batch_ == batches) break;
     if (result_.stopped = interrupted(false); !result_.stopped.empty()) {
       after(TrainingEvent::training_set);
       return false;
@@ -272,7 +291,7 @@ bool Trainer::Work::run_epoch() {
   }
   after(TrainingEvent::training_set);
   ++epoch_;
-  batch_ = 0;
+  batch_ = first_ = 0;
   if (settings_.stop.steps > 0 && step_ >= settings_.stop.steps) result_.stopped = "steps";
   return true;
 }
@@ -297,13 +316,14 @@ std::string Trainer::Work::interrupted(bool between_epochs) {
 void Trainer::Work::take_step(Loader& loader) {
   const double begin = now_seconds();
   step_input_ = step_operators_ = 0;
-  const Index micros = std::min(settings_.accumulate, batches_ - batch_);
-  const Index samples = micros * micro_ - (batch_ + micros == batches_ ? micro_ - last_ : 0);
+  const Index batches = batches_of_epoch();
+  const Index micros = std::min(settings_.accumulate, batches - batch_);
+  const Index samples = micros * micro_ - (batch_ + micros == batches ? micro_ - last_of_epoch() : 0);
   // In whole micro-batches; with one a step the loss is the mean over what there is.
   const double weights = settings_.accumulate > 1 ? static_cast<double>(samples) / static_cast<double>(micro_) : 1;
   Moment moment{.step = step_ + 1,
                 .epoch = epoch_,
-                .epoch_progress = static_cast<double>(batch_) / static_cast<double>(batches_),
+                .epoch_progress = epoch_progress(),
                 .batch = batch_ / settings_.accumulate,
                 .gradient_factor = 1 / weights};
   moment.rate_factor = schedule_->factor(moment);
@@ -313,7 +333,7 @@ void Trainer::Work::take_step(Loader& loader) {
     before(TrainingEvent::sampling);
     const double sampling = now_seconds();
     const Batch* batch = loader.next();
-    if (!batch) throw Error("[train] the loader ended in epoch {} at batch {} of {}", epoch_, batch_, batches_);
+    if (!batch) throw Error("[train] the loader ended in epoch {} at batch {} of {}", epoch_, batch_, batches);
     BoundNetwork& network = learner(batch->size());
     network.feed(feed_, *batch);
     step_input_ += now_seconds() - sampling;
@@ -335,13 +355,17 @@ void Trainer::Work::take_step(Loader& loader) {
       loss_ = optimizer_->step(retried);
       set_.touch();
     } else {
+      before(TrainingEvent::forward);
       network.forward(position(micro * micro_, samples));
       // On a device the host runs ahead, and waits once a step: for the loss, when all is under way.
       const bool waits = set_.masters({0, 0}).memory().is_host() || scheme_->overlaps();
       if (waits) loss_ = network.loss();
+      after(TrainingEvent::forward);
       Passing passing(*scheme_);
+      before(TrainingEvent::backward);
       if (!waits || std::isfinite(loss_))
         network.backward(micro > 0, scheme_->overlaps() && micro + 1 == micros ? &passing : nullptr);
+      after(TrainingEvent::backward);
       network.keep_statistics();
       if (!waits) loss_ = network.loss();
     }
@@ -356,7 +380,7 @@ void Trainer::Work::take_step(Loader& loader) {
     result_.reason =
         fmt::format("[train] the loss is {} at epoch {}, batch {} (step {})", loss_, epoch_ + 1, batch_ + 1, step_ + 1);
     // The other ranks wait for this one: all of them end with its message.
-    if (settings_.ranks > 1) throw Error("{} on rank {}", result_.reason, settings_.rank);
+    if (settings_.ranks > 1) throw Diverged("{} on rank {}", result_.reason, settings_.rank);
     return;
   }
   if (!optimizer_->evaluates()) {
@@ -378,7 +402,7 @@ void Trainer::Work::take_step(Loader& loader) {
 
 void Trainer::Work::see(BoundNetwork& network, const Batch& batch) {
   train_->add(loss_, network.scores(), network.target(), batch.samples);
-  result_.samples += batch.size();
+  result_.samples += batch.size() * settings_.ranks;
 }
 
 void Trainer::Work::test_on(std::shared_ptr<const Sampler> order) {
@@ -421,8 +445,7 @@ void Trainer::Work::end_epoch(bool whole) {
                            optimizer_->learning_rate()});
   if (!result_.seconds_to_target && settings_.stop.reached(test_->value())) {
     result_.seconds_to_target = elapsed();
-    result_.epochs_to_target =
-        static_cast<double>(epoch_) + static_cast<double>(batch_) / static_cast<double>(batches_);
+    result_.epochs_to_target = static_cast<double>(epoch_) + epoch_progress();
   }
 }
 

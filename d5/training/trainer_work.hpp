@@ -20,6 +20,7 @@ class Trainer::Work {
   Index batches_ = 0;                       // micro-batches of an epoch
   Index last_ = 0;                          // samples of the last of them
   Index epoch_ = 0, batch_ = 0, step_ = 0;  // where the next micro-batch is; steps done
+  Index first_ = 0;                         // of this epoch's order: what other numbers of ranks took before batch 0
   std::unique_ptr<Evaluation> train_, test_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Schedule> schedule_;
@@ -34,6 +35,9 @@ class Trainer::Work {
   BoundNetwork& learner(Index samples);
   BoundNetwork& tester(Index samples);
   std::shared_ptr<const Sampler> training_sampler() const;
+  Index batches_of_epoch() const;
+  Index last_of_epoch() const;  // samples of its last micro-batch
+  Index samples_of_micro_batch() const { return micro_ * settings_.ranks; }
   void initialise();
   Position position(Index samples_before, Index step_samples) const;
 
@@ -46,9 +50,11 @@ class Trainer::Work {
   void end_epoch(bool whole);
   std::string interrupted(bool between_epochs);  // why it ends within an epoch; empty: it goes on
   double elapsed() const;
+  double epoch_progress() const;  // 0 to 1
 
   void save();
   void load();
+  void restore_scheme();
 
   TrainingView view() const;
   void before(TrainingEvent);
@@ -57,7 +63,8 @@ class Trainer::Work {
   Feed feed_;
   double began_ = 0, seconds_before_ = 0, loss_ = 0, step_input_ = 0, step_operators_ = 0;
   StepBlocks blocks_;
-  bool testing_ = false, diverged_ = false;
+  bool testing_ = false, diverged_ = false, drops_last_ = false;
+  NamedTensors scheme_state_;      // that was saved, until the scheme has begun
   std::vector<double> qualities_;  // of the test set after each epoch
 };
 

@@ -44,8 +44,8 @@ def expect(good, what, more=""):
         failures += 1
 
 
-def search(*words):
-    return subprocess.run([d5, "search", "little.toml", *words], cwd=folder, env=environment, capture_output=True, text=True,
+def search(*words, recipe="little.toml"):
+    return subprocess.run([d5, "search", recipe, *words], cwd=folder, env=environment, capture_output=True, text=True,
                           timeout=300)
 
 
@@ -88,6 +88,12 @@ with tempfile.TemporaryDirectory() as folder:
     expect(len(made) == 6 and {r["case"]["batch"] for r in made} == {16, 64}, "a search for each batch, in parallel",
            result.stdout + result.stderr)
     expect("epochs to target" in result.stdout, "the guideline", result.stdout)
+
+    Path(folder, "ranks.toml").write_text(RECIPE.replace("batch = 32", "batch = 32\nranks = 2"))
+    result = search("--method", "random", "--trials", "3", "--parallel", "2", "--no-confirm", "-o", "ranks", recipe="ranks.toml")
+    made = records("ranks") if result.returncode == 0 else []
+    expect(len(made) == 3 and all(len(r["details"]["training"]["scheme"]["ranks"]) == 2 for r in made), "trials by two ranks each",
+           result.stdout + result.stderr)
 
     result = search("--space", "classes=3,4", "--trials", "2")
     expect(result.returncode == 2 and "another benchmark" in result.stderr, "a fixed value is refused", result.stderr)

@@ -5,6 +5,7 @@
 Weights are those of ranks that are threads, bit for bit; with two ranks those of dsgd in every synchronous scheme; records have
 volumes; what cannot be is refused, and a rank that fails ends all with one message."""
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,14 +14,15 @@ from pathlib import Path
 
 d5 = str(Path(sys.argv.pop(1)).resolve())
 LITTLE = ("mlp --features 64 --width 16 --depth 1 --classes 4 --dataset generated-images --backend reference "
-          "--options channels=1;height=8;width=8;classes=4;strength=6 --samples 320 --test-samples 100 --epochs 1 "
+          "--options channels=1;height=8;width=8;classes=4;strength=6 --samples 320 --test-samples 100 "
           "--optimizer momentum:learning_rate=0.02 --json --quiet").split()
 
 
-def train(*words):
-    words = [*words, *(() if "--batch" in words else ("--batch", "32"))]
+def train(*words, environment=None):
+    words = [*words, *(() if "--batch" in words else ("--batch", "32")), *(() if "--epochs" in words else ("--epochs", "1"))]
     with tempfile.TemporaryDirectory() as folder:
-        return subprocess.run([d5, "train", *LITTLE, *words, "-o", folder], capture_output=True, text=True, timeout=120)
+        return subprocess.run([d5, "train", *LITTLE, *words, "-o", folder], capture_output=True, text=True, timeout=120,
+                              env={**os.environ, **(environment or {})})
 
 
 class Train(unittest.TestCase):
@@ -41,6 +43,28 @@ class Train(unittest.TestCase):
             self.assertEqual(by["mpi"], by["threads"])
             self.assertEqual(len(by["mpi"]), 9)
 
+    def test_checkpoints_go_on_bit_for_bit(self):
+        for ranks, schemes in [("2", "dsgd,zero1,mavg:period=4"), ("4", "pssgd,zero1,sparcml:density=0.1,easgd,dpsgd")]:
+            both = ["--ranks", ranks, "--scheme", schemes]
+            whole = self.weights(*both, "--communicator", "threads")
+            with tempfile.TemporaryDirectory() as folder:
+                saved = [*both, "--checkpoint", folder, "--every", "4", "--resume"]
+                self.weights(*saved, "--communicator", "mpi", "--steps", "6")  # saved at 4, and where it ends
+                records = self.records(*saved, "--communicator", "mpi")
+                self.assertEqual({r["details"]["training"]["resumed_at_step"] for r in records}, {6})
+                self.assertEqual([r["details"]["training"]["weights_hash"] for r in records], whole)
+                self.assertEqual(len(list(Path(folder).iterdir())), len(whole) * int(ranks))
+                # Threads go on from what processes wrote: it is finished, and the same.
+                self.assertEqual(self.weights(*saved, "--communicator", "threads"), whole)
+
+    def test_other_numbers_of_ranks_go_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            saved = ["--communicator", "mpi", "--scheme", "dsgd,zero1,mavg", "--checkpoint", folder, "--every", "3"]
+            self.records(*saved, "--ranks", "2", "--steps", "6")
+            for record in self.records(*saved, "--ranks", "4", "--resume", "--from-ranks", "2"):
+                self.assertEqual(record["details"]["training"]["resumed_at_step"], 6)
+                self.assertEqual(record["details"]["training"]["samples"], 320)
+
     def test_two_ranks_of_synchronous_schemes_are_dsgd(self):
         weights = self.weights("--ranks", "2", "--communicator", "mpi", "--scheme", "dsgd,pssgd,zero1,hierarchical,sparcml:density=1")
         self.assertEqual(set(weights), {weights[0]})
@@ -53,6 +77,109 @@ class Train(unittest.TestCase):
             self.assertGreater(record["metrics"]["sent_of_least"]["median"], 0.99)
             if record["case"]["scheme"] != "asgd":
                 self.assertLessEqual(scheme["steps_ahead_most"], 1)
+
+    def by_mpirun(self, *programs):
+        """Ranks that were started by hand, each (program, file of its case)."""
+        words = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+        for program, case in programs:
+            words += [":"] if words[-1] != "--oversubscribe" else []
+            words += ["-n", "1", program, "train-rank", case]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+    def test_ranks_with_other_cases_or_programs_are_named(self):
+        case = {k: v for k, v in self.records("--ranks", "2", "--communicator", "mpi")[0]["case"].items()}
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for number, seed in enumerate([1, 2]):
+                files.append(f"{folder}/{number}.json")
+                Path(files[-1]).write_text(json.dumps({"fields": {**case, "seed": seed}, "depth": "measure"}))
+            result = self.by_mpirun((d5, files[0]), (d5, files[1]))
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("rank 1 has another case than rank 0", result.stderr)
+            # The same program, but for a byte at its end.
+            Path(folder, "bin").mkdir()
+            Path(folder, "lib").symlink_to(Path(d5).parent.parent / "lib")
+            other = Path(folder, "bin", "d5")
+            other.write_bytes(Path(d5).read_bytes() + b" ")
+            other.chmod(0o755)
+            result = self.by_mpirun((d5, files[0]), (str(other), files[0]))
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("rank 1 is another program than rank 0", result.stderr)
+
+    def test_a_missing_machine_and_no_mpi_are_said(self):
+        words = ["--ranks", "2", "--communicator", "mpi"]
+        result = train(*words, environment={"D5_CLUSTER_HOSTS": "d5-no-such-host,d5-no-such-host-2"})
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("d5-no-such-host", result.stdout + result.stderr)
+        result = train(*words, environment={"PATH": "/there-is-no-such-folder"})
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("Open MPI", result.stdout + result.stderr)
+        result = train("--ranks", "2", "--communicator", "threads", environment={"PATH": "/there-is-no-such-folder"})
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_bucketed_schemes_say_what_they_hide(self):
+        for record in self.records("--ranks", "2", "--communicator", "mpi", "--scheme", "dsgd,dsgd:bucket_mb=-1,compressed", "--epochs", "8"):
+            scheme = record["details"]["training"]["scheme"]
+            self.assertGreater(scheme["communication_s"], 0)
+            self.assertGreater(scheme["bucket_mb"], 0)
+            could = min(scheme["communication_s"], scheme["backward_s"])
+            share = min(1, max(0, (scheme["communication_s"] - scheme["exposed_s"]) / could))
+            self.assertAlmostEqual(record["metrics"]["hidden_share"]["median"], share, places=9)
+
+    def test_a_trace_has_all_ranks_on_one_clock(self):
+        for communicator in ["mpi", "threads"]:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "trace.json"
+                self.records("--ranks", "4", "--communicator", communicator, "--epochs", "2", "--trace", str(path))
+                events = json.loads(path.read_text())["traceEvents"]
+            ends, categories, steps = {}, {}, {}
+            for event in events:
+                for field, kind in {"ph": str, "ts": (int, float), "pid": int, "tid": int, "name": str}.items():
+                    self.assertIsInstance(event[field], kind, event)
+                if event["ph"] != "X":
+                    continue
+                begin, end = event["ts"], event["ts"] + event["dur"]
+                self.assertGreaterEqual(event["dur"], 0)
+                inside = ends.setdefault((event["pid"], event["tid"]), [])
+                while inside and inside[-1] <= begin + 1e-6:
+                    inside.pop()
+                if inside:
+                    self.assertLessEqual(end, inside[-1] + 1e-3, event)
+                inside.append(end)
+                categories.setdefault(event["pid"], set()).add(event["cat"])
+                if event["cat"] == "step":
+                    steps.setdefault(event["name"], []).append((begin, end))
+            self.assertEqual({e["args"]["name"] for e in events if e["name"] == "process_name"}, {f"rank {r}" for r in range(4)})
+            for rank in range(4):
+                self.assertLessEqual({"step", "input", "batch", "pass", "operator", "optimizer", "communication"}, categories[rank + 1])
+            self.assertEqual(sorted(steps), [f"step {i}" for i in range(13, 18)])
+            for spans in steps.values():  # nobody ends a step before everyone has begun it
+                self.assertEqual(len(spans), 4)
+                self.assertGreater(min(end for _, end in spans), max(begin for begin, _ in spans))
+
+    def test_replayed_ranks_are_stamped(self):
+        record, = self.records("--ranks", "4", "--communicator", "mpi", "--replay", "true", "--epochs", "2")
+        self.assertIn("replayed", record["details"]["training"])
+        self.assertTrue(any("replayed compute" in w for w in record["warnings"]), record["warnings"])
+
+    def test_srun_starts_the_ranks_inside_an_allocation(self):
+        """Of a stand-in: real Slurm is not here."""
+        with tempfile.TemporaryDirectory() as folder:
+            srun, log = Path(folder) / "srun", Path(folder) / "log"
+            srun.write_text("#!/bin/sh\necho \"$@\" > " + str(log) + "\n"
+                            "for word; do case $word in --ntasks=*) n=${word#*=}; shift;; --*) shift;; *) break;; esac; done\n"
+                            "exec mpirun --oversubscribe -n $n \"$@\"\n")
+            srun.chmod(0o755)
+            slurm = {**os.environ, "PATH": folder + ":" + os.environ["PATH"], "SLURM_JOB_ID": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+            result = train("--ranks", "2", "--communicator", "mpi", environment=slurm)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertIn("--ntasks=2", log.read_text())
+            self.assertIn("started by srun", result.stdout)
+            log.unlink()
+            result = train("--ranks", "2", "--communicator", "mpi", "--launcher", "mpirun", environment=slurm)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertFalse(log.exists())
 
     def test_what_cannot_be_is_refused(self):
         for words, said in [(["--ranks", "3"], "not divided evenly"), (["--ranks", "2", "--scheme", "single"], "one process"),

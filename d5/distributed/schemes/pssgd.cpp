@@ -51,6 +51,7 @@ class ParameterServers final : public RankScheme {
     restore_statistics(set);
     refresh_computes(set);
   }
+  void begin_save(ParameterSet&, Optimizer& optimizer) override { gather_state(optimizer, shards_); }
   void abandon() noexcept override {
     for (auto* requests : {&given_by_, &got_, &sent_}) end_all(*requests);
   }

@@ -28,6 +28,14 @@ class Qsgd final : public BucketedScheme {
     need_f32_gradients(start.parameters);
     BucketedScheme::begin_training(start);
     seed_ = start.seed;
+  }
+  void begin_step(Step& step) override {
+    BucketedScheme::begin_step(step);
+    step_seed_ = Rng(seed_, stream_of("qsgd")).bits(static_cast<uint64_t>(step.moment().step));
+  }
+
+ protected:
+  void divided() override {
     mine_.resize(buckets());
     all_.resize(buckets());
     encoded_ = 0;
@@ -38,12 +46,6 @@ class Qsgd final : public BucketedScheme {
       encoded_ += static_cast<double>(encoded);
     }
   }
-  void begin_step(Step& step) override {
-    BucketedScheme::begin_step(step);
-    step_seed_ = Rng(seed_, stream_of("qsgd")).bits(static_cast<uint64_t>(step.moment().step));
-  }
-
- protected:
   Request reduce(size_t b, Range range, std::byte* bytes) override {
     quantiser_.encode({reinterpret_cast<const float*>(bytes), static_cast<size_t>(range.count)},
                       Rng(step_seed_, static_cast<uint64_t>(rank())), static_cast<uint64_t>(range.first),

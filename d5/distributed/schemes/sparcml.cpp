@@ -41,7 +41,7 @@ class Sparcml final : public BucketedScheme {
     rescale_ = static_cast<float>(factor_ / factor);
     factor_ = factor;
   }
-  State state() override { return {{"left over", left_}}; }
+  State state() override { return {{"left over", left_}, {"factor", Tensor::view(DType::f64, {1}, &factor_)}}; }
 
  protected:
   Request reduce(size_t, Range range, std::byte* bytes) override {

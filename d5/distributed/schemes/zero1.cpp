@@ -36,6 +36,12 @@ class Zero1 final : public BucketedScheme {
     wait_all(shared_);
     restore_statistics(set);
     refresh_computes(set);
+    end_step();
+  }
+  void begin_save(ParameterSet&, Optimizer& optimizer) override {
+    std::vector<Range> parts;
+    for (size_t owner = 0; owner < buckets(); ++owner) parts.push_back(bucket(owner));
+    gather_state(optimizer, parts);
   }
   void abandon() noexcept override {
     BucketedScheme::abandon();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "d5/distributed/bucket_tuning.hpp"
 #include "d5/distributed/buckets.hpp"
 #include "d5/distributed/mixing.hpp"
 #include "d5/distributed/quantise.hpp"
@@ -196,6 +197,46 @@ TEST(Buckets, AnErrorWithinBackwardComesOutOfFinish) {
   const auto begin = [](size_t) { throw Error("planted"); };
   for (const char* name : {"a", "b", "c"}) buckets.ready({name, set.range(name)}, begin);
   EXPECT_THROW(buckets.finish(begin), Error);
+}
+
+TEST(Overlap, IsTheShareOfWhatCouldBeHidden) {
+  EXPECT_DOUBLE_EQ((Overlap::Times{10, 2, 20, 20}.hidden_share()), 0.8);  // backward is long enough for all of it
+  EXPECT_DOUBLE_EQ((Overlap::Times{10, 7, 4, 4}.hidden_share()), 0.75);   // 3 of the 4 that backward lasts
+  EXPECT_DOUBLE_EQ((Overlap::Times{10, 12, 20, 20}.hidden_share()), 0);   // worse than without
+  EXPECT_DOUBLE_EQ((Overlap::Times{10, 10, 0, 0}.hidden_share()), 0);     // nothing could be
+  EXPECT_DOUBLE_EQ((Overlap::Times{10, 0, 4, 4}.hidden_share()), 1);      // updates hid some of it, too
+}
+
+TEST(Overlap, FewStepsAreTakenWithoutIt) {
+  Overlap overlap;
+  std::vector<int> alone;
+  for (int step = 1; step <= 130; ++step) {
+    overlap.begin_step(true);
+    if (overlap.is_alone()) alone.push_back(step);
+  }
+  EXPECT_THAT(alone, ElementsAre(3, 6, 9, 12, 64, 128));
+  overlap.restart();
+  for (int step = 1; step <= 130; ++step) {
+    overlap.begin_step(false);
+    EXPECT_FALSE(overlap.is_alone());
+  }
+}
+
+TEST(BucketTuning, KeepsTheUsualSizeUnlessAnotherIsClearlyFaster) {
+  const ParameterSet set = three_parameters();
+  for (const double faster : {0.99, 0.9}) {
+    BucketTuning tuning(set, 1e9);  // all in one
+    double chosen = 0, steps = 0;
+    while (!tuning.done()) {
+      const double bytes = tuning.bytes(), seconds = bytes == 1e9 ? 1 : steps++ == 0 ? faster : 2;
+      if (bytes != 1e9 && seconds == faster) chosen = bytes;
+      for (int turn = 1; !tuning.add(turn <= 2 ? 100 : seconds); ++turn) EXPECT_LT(turn, 100);
+      EXPECT_EQ(tuning.seconds(), seconds);  // the first steps do not count
+      tuning.judge(2 * tuning.seconds());
+    }
+    EXPECT_GT(steps, 0);
+    EXPECT_EQ(tuning.bytes(), faster < 0.98 ? chosen : 1e9);
+  }
 }
 
 }  // namespace

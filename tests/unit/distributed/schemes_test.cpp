@@ -5,14 +5,9 @@
 
 #include <chrono>
 #include <cmath>
-#include <mutex>
 #include <thread>
 
-#include "../training/fixture.hpp"
-#include "d5/distributed/communicators/threads.hpp"
-#include "d5/distributed/rank_scheme.hpp"
-#include "d5/networks/builder.hpp"
-#include "d5/networks/form.hpp"
+#include "trained_ranks.hpp"
 
 namespace d5 {
 namespace {
@@ -20,87 +15,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr double unit = 0x1p-24;  // half of what the last bit of 1 is worth
-
-Graph perceptron_with_dropout(Index samples, Mode mode) {
-  Builder b("perceptron", samples, DType::f32);
-  Edge x = b.input("features", {64});
-  x = b.relu("relu", b.linear("hidden", x, 16));
-  x = b.dropout("dropout", x, 0.25);
-  x = b.linear("classifier", x, 4, "lecun");
-  Graph graph = b.finish({{"scores", x}});
-  return mode == Mode::training ? training_form(std::move(graph)) : inference_form(std::move(graph));
-}
-
-TrainingSettings settings_with_dropout() {
-  TrainingSettings s = little_training();
-  s.network = perceptron_with_dropout;
-  s.loader_threads = 0;
-  s.train = little_images("train", 104);  // of 32: three batches and a short one
-  s.optimizer = {"sgd", {{"learning_rate", 0.01}}};
-  s.stop.epochs = 3;
-  return s;
-}
-
-struct Trained {
-  std::vector<std::vector<float>> weights;  // by rank
-  std::vector<TrainingResult> results;
-  double number(const std::string& name, size_t rank = 0) const {
-    for (const auto& [key, value] : results[rank].scheme)
-      if (key == name) return value;
-    return -1;
-  }
-};
-
-struct On {
-  int ranks = 2, per_node = 0;
-  std::string scheme = "dsgd";
-  Attributes values = {};
-  std::function<void(int rank, TrainingSettings&)> change = {};
-};
-
-std::vector<float> weights_of(const ParameterSet& set) {
-  std::vector<float> all;
-  for (const auto& [name, value] : canonical_parameters(set)) {
-    const auto values = value.values<float>();
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return all;
-}
-
-// `settings.batch` is that of all ranks together.
-Trained train(const TrainingSettings& settings, const On& on) {
-  Trained trained;
-  trained.weights.resize(static_cast<size_t>(on.ranks));
-  trained.results.resize(static_cast<size_t>(on.ranks));
-  std::mutex opening;
-  run_ranks({.ranks = on.ranks, .per_node = on.per_node, .time_limit_s = 60}, [&](Communicator& communicator) {
-    TrainingSettings own = settings;
-    own.batch = settings.batch / on.ranks;
-    own.scheme = on.scheme;
-    own.scheme_values = on.values;
-    set_communicator(own, communicator);
-    if (on.change) on.change(communicator.rank(), own);
-    std::unique_ptr<Backend> backend;
-    {
-      const std::scoped_lock lock(opening);
-      backend = open_backend("reference");
-    }
-    Trainer trainer(own, *backend);
-    const auto rank = static_cast<size_t>(communicator.rank());
-    trained.results[rank] = trainer.run();
-    trained.weights[rank] = weights_of(trainer.parameters());
-  });
-  return trained;
-}
-
-Trained train_alone(const TrainingSettings& settings) {
-  const auto backend = open_backend("reference");
-  Trainer trainer(settings, *backend);
-  Trained trained;
-  trained.results.push_back(trainer.run());
-  trained.weights.push_back(weights_of(trainer.parameters()));
-  return trained;
-}
 
 double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
   if (a.size() != b.size()) return INFINITY;
@@ -125,13 +39,13 @@ TEST(Dsgd, NRanksAreOneProcessWithTheWholeBatch) {
   ASSERT_EQ(alone.results[0].steps, 12);  // 32, 32, 32, 8 a time
   for (const float weight : alone.weights[0]) ASSERT_LT(std::abs(weight), 1);
   for (const int ranks : {2, 4}) {
-    for (const double megabytes : {0.0, 0.001, 4.0}) {
+    for (const double megabytes : {-1.0, 0.0, 0.001, 4.0}) {
       const Trained several = train(settings, {.ranks = ranks, .values = {{"bucket_mb", megabytes}}});
       for (int r = 0; r < ranks; ++r) {
         const auto rank = static_cast<size_t>(r);
         EXPECT_EQ(several.results[rank].steps, 12);
         EXPECT_EQ(several.weights[rank], several.weights[0]);  // the same bits everywhere
-        EXPECT_EQ(several.results[rank].samples * ranks, alone.results[0].samples);
+        EXPECT_EQ(several.results[rank].samples, alone.results[0].samples);
       }
       EXPECT_LT(largest_difference(several.weights[0], alone.weights[0]), rounding_of(ranks, 0.01, 12)) << ranks;
       // Losses and accuracies are those of all ranks' samples.
@@ -177,7 +91,7 @@ TEST(Dsgd, SamplesThatCannotBeDividedAreLeftOutAndSaid) {
   TrainingSettings settings = settings_with_dropout();
   settings.train = little_images("train", 103);
   const Trained several = train(settings, {.ranks = 4});
-  EXPECT_EQ(several.results[0].samples, 3 * 25);
+  EXPECT_EQ(several.results[0].samples, 3 * 100);
   EXPECT_THAT(several.results[0].warnings.at(0), HasSubstr("the last 3 samples"));
 }
 

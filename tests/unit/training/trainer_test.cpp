@@ -245,8 +245,8 @@ TEST(Trainer, RanksShareTheOrder) {
     settings.stop.epochs = 1;
     TrainingResult result;
     trained(settings, *on, &result);
-    EXPECT_EQ(result.steps, 7) << rank;      // of 106 samples: six batches of 16, one of 10
-    EXPECT_EQ(result.samples, 106) << rank;  // the two that are left are nobody's
+    EXPECT_EQ(result.steps, 7) << rank;          // of 106 samples: six batches of 16, one of 10
+    EXPECT_EQ(result.samples, 3 * 106) << rank;  // the two that are left are nobody's
   }
 }
 
@@ -354,8 +354,9 @@ TEST(Trainer, EventsComeInOrderAndMayStop) {
   trained(settings, *on, &result);
   EXPECT_EQ(result.stopped, "enough");
   EXPECT_EQ(result.steps, 3);
-  const std::vector<std::string> step{"before sampling", "after sampling",        "before batch",
-                                      "after batch",     "before optimizer_step", "after optimizer_step"};
+  const std::vector<std::string> step{
+      "before sampling", "after sampling", "before batch", "before forward",        "after forward",
+      "before backward", "after backward", "after batch",  "before optimizer_step", "after optimizer_step"};
   std::vector<std::string> expected{"before training", "before epoch", "before training_set"};
   for (int i = 0; i < 3; ++i) expected.insert(expected.end(), step.begin(), step.end());
   expected.insert(expected.end(), {"after training_set", "before test_set", "before batch", "after batch",
