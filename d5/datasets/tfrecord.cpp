@@ -17,6 +17,7 @@ namespace d5 {
 namespace {
 
 using Bytes = std::span<const uint8_t>;
+constexpr Index most_damaged = 100;  // at the beginning of a file
 
 // oneof kind { BytesList 1, FloatList 2, Int64List 3 }, each with `repeated value = 1`
 struct Feature {
@@ -135,7 +136,7 @@ class TfRecord : public Dataset {
     if (!example_)
       fields_.push_back({"record", DType::u8, {}, {}});
     else if (index_->size() > 0)
-      describe(record(0));
+      describe_first();
   }
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return index_->size(); }
@@ -187,7 +188,21 @@ class TfRecord : public Dataset {
     return bytes;
   }
 
-  // Fields are those of the first record.
+  // By the first record that is whole: one that is damaged is an error when it is read, not of the file.
+  void describe_first() {
+    for (Index i = 0;; ++i) {
+      try {
+        return describe(record(i));
+      } catch (const SampleError&) {
+        if (i + 1 >= std::min<Index>(index_->size(), most_damaged)) throw;
+        fields_.clear();
+        features_.clear();
+        kinds_.clear();
+      }
+    }
+  }
+
+  // Fields are those of this record.
   void describe(Bytes first) {
     std::map<std::string, Shape> shapes;
     std::map<std::string, DType> types;

@@ -181,6 +181,9 @@ class Hdf5 : public Dataset {
     }
   }
 
+  // Rows without end would be read one by one.
+  void require_room(const Array& array) const { require_room(array, shape_of(array)); }
+
   void describe_windows(int64_t window, int64_t stride) {
     if (arrays_.size() > 1)
       std::erase_if(arrays_, [](const Array& a) { return a.sizes.size() != 1 || a.sizes[0] < 2; });
@@ -188,7 +191,7 @@ class Hdf5 : public Dataset {
       throw UsageError("[hdf5] {}: windows are of one signal; name it (arrays=strain/Strain)", path_);
     const Index length = arrays_[0].sizes[0];
     if (window > length) throw UsageError("[hdf5] {}: a window of {} in a signal of {}", path_, window, length);
-    require_room(arrays_[0], Shape{window});
+    require_room(arrays_[0]);
     step_ = stride;
     size_ = (length - window) / stride + 1;
     fields_.push_back({"signal", arrays_[0].dtype, Shape{window}, {}});
@@ -201,7 +204,7 @@ class Hdf5 : public Dataset {
       if (array.sizes[0] != size_)
         throw Error("[hdf5] {}: '{}' has {} rows, '{}' {}", path_, array.path, array.sizes[0], arrays_[0].path, size_);
       const Shape row(std::vector<Index>(array.sizes.begin() + 1, array.sizes.end()));
-      require_room(array, row);
+      require_room(array);
       labels_.emplace_back();
       if (is_label(array)) {
         labels_.back() = all_integers(array);
@@ -230,7 +233,6 @@ class Hdf5 : public Dataset {
   }
 
   std::vector<int64_t> all_integers(const Array& array) const {
-    require_room(array, Shape{array.sizes[0]});
     std::vector<int64_t> values(static_cast<size_t>(array.sizes[0]));
     if (H5Dread(array.dataset, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) < 0)
       throw Error("[hdf5] {}: '{}' cannot be read", path_, array.path);

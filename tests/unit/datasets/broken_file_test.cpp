@@ -81,6 +81,18 @@ TEST(BrokenFiles, AbsurdSizesTakeNoMemory) {
   EXPECT_THROW(open_container("npy", folder / "x.npy"), Error);
 }
 
+TEST(BrokenFiles, ADamagedFirstRecordIsOfThatSampleAlone) {
+  const TemporaryFolder folder;
+  write_container("tfrecord", pictures(3, {3, 4, 4}, 10), folder / "x.tfrecord");
+  std::string bytes = contents_of(folder / "x.tfrecord");
+  bytes[40] = static_cast<char>(bytes[40] ^ 1);
+  write_file(folder / "x.tfrecord", bytes);
+  const auto set = open_container("tfrecord", folder / "x.tfrecord");
+  ASSERT_EQ(set->size(), 3);
+  EXPECT_THROW(set->at(0), SampleError);
+  EXPECT_EQ(set->at(1)[0].elements(), 48);
+}
+
 TEST(BrokenFiles, LabelsOutOfRangeNameTheSample) {
   const TemporaryFolder folder;
   write_container("cifar", pictures(3, {3, 32, 32}, 10), folder / "x.bin");
@@ -139,6 +151,21 @@ void expect_survival(const std::string& container, const std::string& whole, siz
       refused += !attempt(bytes);
     }
   EXPECT_GT(refused, 0u);
+}
+
+// The number of rows, as the file of arrays has it, made absurd.
+TEST(BrokenFiles, Hdf5WithRowsWithoutEnd) {
+  if (!part_status("hdf5").available) GTEST_SKIP() << part_status("hdf5").reason;
+  const TemporaryFolder folder;
+  write_container("hdf5", pictures(29, {3, 4, 4}, 10), folder / "x.h5", {{"chunk", int64_t{4}}});
+  std::string bytes = contents_of(folder / "x.h5");
+  int changed = 0;
+  const std::string rows("\x1d\0\0\0\0\0\0\0", 8);
+  for (size_t at = bytes.find(rows); at != std::string::npos; at = bytes.find(rows, at + 8), ++changed)
+    bytes[at + 5] = '\x30';
+  ASSERT_GT(changed, 0);
+  write_file(folder / "y.h5", bytes);
+  EXPECT_THROW(open_container("hdf5", folder / "y.h5"), Error);
 }
 
 TEST(HostileFiles, Hdf5) {
