@@ -12,6 +12,8 @@ namespace d5::onednn::own {
 
 // What a tile of intermediate results holds: a few of them fit the first cache.
 inline constexpr int64_t tile_elements = 1024;
+// Dropout decides on so many elements at once, at most.
+inline constexpr int64_t most_together = 64;
 
 // Elements one behind the other, to be read and to be written. `streamed` stores pass the caches by: fence() before
 // anyone else reads them. Narrow types are rounded to nearest even; a bool is 0 or 1.
@@ -109,9 +111,12 @@ struct Loops {
                       int64_t columns);
   void (*transpose_4)(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,
                       int64_t columns, bool streamed);
-  // mask[i] = 1 where word first + i of this stream is at least `least`, else 0: words are the halves, the lower first,
-  // of the numbers of core/rng.hpp. `first` is a multiple of four.
-  void (*philox_mask)(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint32_t least, int64_t n);
+  // y = factor x where word first + i of this stream is at least `least`, else 0: words are the halves, the lower
+  // first, of the numbers of core/rng.hpp. `first` is a multiple of four, n at most a tile. Bits tell who stays; they
+  // fill multiples of most_together. `keep` does the same by such bits.
+  void (*drop)(const Values& x, const Place& y, uint32_t* bits, float factor, uint64_t seed, uint64_t stream,
+               uint64_t first, uint32_t least, int64_t n);
+  void (*keep)(const Values& x, const Place& y, const uint32_t* bits, float factor, int64_t n);
 };
 
 // The row of an elementwise operator, null where there is none.

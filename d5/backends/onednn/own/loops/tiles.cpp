@@ -100,7 +100,8 @@ const Loops table = {
     .log_softmax_gradient = log_softmax_gradient,
     .transpose_2 = transpose_2,
     .transpose_4 = transpose_4,
-    .philox_mask = philox_mask,
+    .drop = drop,
+    .keep = keep,
 };
 
 }  // namespace d5::onednn::own::D5_ISA
