@@ -41,3 +41,9 @@ configure_and_build() {
   shift 2
   cmake --preset "$preset" && cmake --build --preset "$preset" --parallel "$jobs" ${1:+--target "$@"}
 }
+
+# A clang++ that can build the fuzz targets: Debian has libFuzzer in a package of its own.
+can_fuzz() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -x c++ -fsanitize=fuzzer,address,undefined - -o /dev/null 2>/dev/null
+}

@@ -88,11 +88,6 @@ sys.exit(not (version >= (2, 9) and os.path.exists(os.path.join(found.submodule_
 ' 2>/dev/null
 }
 
-can_fuzz() {
-  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
-    clang++ -x c++ -fsanitize=fuzzer,address,undefined - -o /dev/null 2>/dev/null
-}
-
 has_jsonschema() {
   python3 -c 'import jsonschema' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema' 2>/dev/null
 }

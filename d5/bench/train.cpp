@@ -4,12 +4,14 @@
 #include <filesystem>
 
 #include "d5/bench/data_case.hpp"
+#include "d5/bench/meters.hpp"
 #include "d5/bench/net_case.hpp"
 #include "d5/bench/timed_record.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/bench/train_data.hpp"
 #include "d5/bench/train_session.hpp"
 #include "d5/core/plugins.hpp"
+#include "d5/measure/metrics/energy.hpp"
 #include "d5/measure/proportion.hpp"
 #include "d5/networks/network.hpp"
 
@@ -50,7 +52,7 @@ void add_speed(const CaseResult& result, const Json& details, Record& record) {
   if (blocks.size() < 2) return;
   // The first block holds what happens once: pages that are touched, threads that start.
   const Summary time = summarize(std::span(blocks).subspan(1));
-  const double batch = result.fields.at("batch").get<double>();
+  const auto batch = static_cast<double>(batch_of_all_ranks(result.fields));
   Metric step{.unit = "s", .median = time.median, .ci95 = {}, .n = time.n, .n_eff = time.n_eff};
   Metric rate{.unit = "samples/s", .median = batch / time.median, .ci95 = {}, .n = time.n, .n_eff = time.n_eff};
   if (time.ci95) {
@@ -59,6 +61,45 @@ void add_speed(const CaseResult& result, const Json& details, Record& record) {
   }
   record.metrics.emplace_back("step_time", step);
   record.metrics.emplace_back("throughput", rate);
+}
+
+// What a sample cost, everything included: joules where there is a counter, money where the hour has a price.
+void add_costs(const CaseResult& result, const Json& training, Record& record) {
+  const std::string meter = result.fields.at("device") == "cpu" ? "energy" : "device_energy";
+  Measured measured{.reports = reports_of(result, meter)};
+  std::erase_if(measured.reports, [](const Json& report) { return !report.contains("joules"); });
+  if (const auto energy = energy_per_iteration(measured)) record.metrics.emplace_back("energy_per_sample", *energy);
+  const double price_of_second = result.fields.at("price").get<double>() / 3600;
+  if (price_of_second == 0 || training.at("samples").get<double>() == 0) return;
+  const double seconds = training.at("seconds"), samples = training.at("samples");
+  record.metrics.emplace_back("cost_per_sample", plain("1", price_of_second * seconds / samples));
+  if (training.contains("seconds_to_target"))
+    record.metrics.emplace_back("cost_to_target",
+                                plain("1", price_of_second * training["seconds_to_target"].get<double>()));
+}
+
+// Recovery: from the moment that ranks were known to be lost until new ones took their first step.
+void add_restarts(const Json& training, Record& record) {
+  const Json restarts = training.value("restarts", Json::array());
+  if (restarts.empty()) return;
+  std::vector<double> seconds;
+  for (const Json& restart : restarts)
+    if (restart.contains("recovery_s")) seconds.push_back(restart["recovery_s"]);
+  record.metrics.emplace_back("restarts", plain("1", static_cast<double>(restarts.size())));
+  if (!seconds.empty()) record.metrics.emplace_back("recovery_time", plain("s", std::ranges::max(seconds)));
+  for (const Json& restart : restarts)
+    record.warnings.push_back(fmt::format("restarted from step {} within {:.2g} s: {}",
+                                          restart.value("resumed_at", Index{0}), restart.value("recovery_s", 0.0),
+                                          restart.at("why").get<std::string>()));
+}
+
+// How far the weights are in the end from those of the baseline.
+void add_drift(const Json& training, Record& record) {
+  const Json trajectory = training.value("trajectory", Json::object());
+  if (!trajectory.contains("steps") || trajectory["steps"].empty()) return;
+  for (const char* norm : {"l2", "linf"})
+    if (const Json& last = trajectory[std::string("all_") + norm].back(); last.is_number())
+      record.metrics.emplace_back(std::string("trajectory_") + norm, plain("1", last));
 }
 
 // What a plugin's event said stays in the details.
@@ -81,9 +122,9 @@ class TrainBench final : public Bench {
     for (const CaseField& field : train_fields()) legal.push_back(field.name);
     for (const Parameter& parameter : parameters) legal.push_back(parameter.name);
     check_names(fmt::format("[{}]", network), legal, fields);
-    for (const char* name : {"optimizer", "schedule"})
+    for (const char* name : {"optimizer", "schedule", "scheme"})
       if (fields.contains(name)) fields[name] = as_field(name, [&] { return named_values_text(fields[name]); });
-    for (const char* name : {"target", "time_limit", "test_share"})  // 1 is as good as 1.0
+    for (const char* name : {"target", "time_limit", "test_share", "price", "rank_limit"})  // 1 is as good as 1.0
       if (fields.contains(name) && fields[name].is_number_integer()) fields[name] = fields[name].get<double>();
     Json result = {{"kind", "train"}, {"network", network}};
     const Json target = fields.value("target", Json());
@@ -131,8 +172,16 @@ class TrainBench final : public Bench {
                                             quality, training["test"][quality].get<double>(),
                                             training["steps"].get<Index>(), target));
     }
+    add_drift(training, record);
     record.metrics.emplace_back("training_time", plain("s", training.at("seconds")));
     add_speed(result, record.details, record);
+    if (const Json scheme = training.value("scheme", Json::object()); scheme.contains("sent_bytes")) {
+      record.metrics.emplace_back("sent_per_step", plain("B", scheme["sent_bytes"]));
+      if (const double least = scheme.value("least_bytes", 0.0); least > 0)
+        record.metrics.emplace_back("sent_of_least", plain("1", scheme["sent_bytes"].get<double>() / least));
+    }
+    add_restarts(training, record);
+    add_costs(result, training, record);
     if (record.details.contains("memory") && record.details["memory"].contains("peak_bytes"))
       record.metrics.emplace_back("memory", plain("B", record.details["memory"]["peak_bytes"]));
     return record;
@@ -157,20 +206,49 @@ class TrainBench final : public Bench {
     return target[wanted];
   }
 
+  static void check_ranks(const Json& fields) {
+    const Index ranks = fields.at("ranks"), all = batch_of_all_ranks(fields);
+    const SchemeSettings scheme = as_field("scheme", [&] { return scheme_of(fields); });
+    as_field("scheme", [&] {
+      return complete_values("scheme " + scheme.name, registered<schemes>(scheme.name).parameters, scheme.values);
+    });
+    if (ranks == 1) return;
+    if (scheme.name == "single")
+      throw FieldError("scheme", fmt::format("[train] scheme single is of one process, and there are {} ranks", ranks));
+    if (all % (ranks * fields.at("accumulate").get<Index>()) != 0)
+      throw FieldError("batch", fmt::format("[train] a batch of {} is not divided evenly among {} ranks", all, ranks));
+    if (fields.at("discriminator") != "")
+      throw FieldError("ranks", "[train] two networks against each other are trained by one rank; legal: 1");
+    if (fields.at("device") != "cpu") throw FieldError("device", "[train] several ranks train on the host; legal: cpu");
+  }
+
   static void check_values(const Json& fields) {
     for (const auto& [name, least] : std::initializer_list<std::pair<const char*, Index>>{{"batch", 1},
                                                                                           {"epochs", 1},
                                                                                           {"accumulate", 1},
                                                                                           {"steps", 0},
+                                                                                          {"ranks", 1},
+                                                                                          {"ranks_per_node", 0},
+                                                                                          {"from_ranks", 0},
+                                                                                          {"restarts", 0},
                                                                                           {"plateau", 0},
                                                                                           {"every", 0},
+                                                                                          {"trajectory_every", 1},
                                                                                           {"loader_threads", 0}})
       if (fields.at(name).get<Index>() < least)
         throw FieldError(name, fmt::format("[train] {} is {}; at least {} is legal", name, fields[name].dump(), least));
+    check_ranks(fields);
     if (fields.at("batch").get<Index>() % fields.at("accumulate").get<Index>() != 0)
       throw FieldError("accumulate", fmt::format("[train] a batch of {} is not divided evenly into {} micro-batches",
                                                  fields["batch"].dump(), fields["accumulate"].dump()));
     as_field("task", [&] { return registered<tasks>(task_of_case(fields)).quality; });
+    const bool two = task_of_case(fields) == "gan";
+    const std::string discriminator = fields.at("discriminator");
+    if (two != !discriminator.empty())
+      throw FieldError("discriminator",
+                       fmt::format("[train] discriminator is '{}' and the task {}; task gan wants one, others none",
+                                   discriminator, task_of_case(fields)));
+    if (two) as_field("discriminator", [&] { return own_parameters(discriminator).size(); });
     as_field("sampler", [&] { return registered<samplers>(fields.at("sampler").get<std::string>()).about; });
     as_field("optimizer", [&] { return complete_optimizer_values(optimizer_of(fields)); });
     as_field("schedule", [&] { return schedule_of(fields).name; });
@@ -178,6 +256,29 @@ class TrainBench final : public Bench {
     as_field("normalise", [&] { return normalisation_of(fields).mean; });
     if (fields.at("resume").get<bool>() && fields.at("checkpoint") == "")
       throw FieldError("resume", "[train] resume: there is nothing to go on from without --checkpoint FOLDER");
+    if (fields.at("from_ranks").get<Index>() > 0 && !fields.at("resume").get<bool>())
+      throw FieldError("from_ranks", "[train] from_ranks: only --resume goes on from a checkpoint");
+    if (fields.at("restarts").get<Index>() > 0 && fields.at("checkpoint") == "")
+      throw FieldError("restarts", "[train] restarts: there is nothing to start from without --checkpoint FOLDER");
+    if (fields.at("restarts").get<Index>() > 0 && scheme_of(fields).name == "single")
+      throw FieldError("restarts", "[train] restarts: scheme single has no ranks to lose; legal: 0, or --ranks 2");
+    if (fields.at("elastic").get<bool>()) {
+      const std::string scheme = scheme_of(fields).name;
+      if (fields.at("checkpoint") == "")
+        throw FieldError("elastic", "[train] elastic: there is nothing to go on from without --checkpoint FOLDER");
+      for (const char* not_legal : {"single", "asgd", "ssp", "hierarchical"})  // alone, or ranks that talk in groups
+        if (scheme == not_legal)
+          throw FieldError("elastic", fmt::format("[train] elastic: scheme {} cannot go on with fewer ranks", scheme));
+    }
+    if (!(fields.at("rank_limit").get<double>() > 0))
+      throw FieldError("rank_limit", fmt::format("[train] rank_limit is {}; more than 0 seconds are legal",
+                                                 fields["rank_limit"].dump()));
+    if (fields.at("resume").get<bool>() && fields.at("trajectory") != "")
+      throw FieldError("trajectory",
+                       "[train] trajectory: one that is resumed has no beginning to compare; leave out "
+                       "--resume or --trajectory");
+    if (!(fields.at("price").get<double>() >= 0))
+      throw FieldError("price", fmt::format("[train] price is {}; 0 and more are legal", fields["price"].dump()));
     const std::string file = fields.at("export");
     if (!file.empty() && !file.ends_with(".onnx") && !file.ends_with(".npz"))
       throw FieldError("export",

@@ -2,6 +2,7 @@
 #include "d5/bench/train_case.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <sstream>
 
@@ -22,8 +23,7 @@
 namespace d5 {
 namespace {
 
-Graph bare_network(const Json& fields, Index samples, Mode mode) {
-  const std::string network = fields.at("network");
+Graph bare_network(const Json& fields, const std::string& network, Index samples, Mode mode) {
   if (is_file(network)) {
     Graph graph = modernise(read_onnx(network));
     bind_batch(graph, samples);
@@ -36,6 +36,16 @@ Graph bare_network(const Json& fields, Index samples, Mode mode) {
     if (fields.contains(parameter.name)) own[parameter.name] = fields[parameter.name];
   return build_network(network, attributes_from_json(own), samples, parse_dtype(fields.at("dtype").get<std::string>()),
                        mode);
+}
+
+// Who computes and who updates, not what is learned from what.
+constexpr std::array may_differ_in_a_trajectory{"backend", "device", "threads", "optimizer",     "dtype",
+                                                "math",    "layout", "kernel",  "deterministic", "fallback"};
+
+std::string file_name_of_network(const Json& fields) {
+  std::string network = fields.at("network");
+  std::ranges::replace(network, '/', '-');
+  return network;
 }
 
 // "30/60/80"
@@ -99,9 +109,15 @@ const std::vector<CaseField>& train_fields() {
       {"sampler", "shuffle"},
       {"loader_threads", 1},
       {"task", ""},
+      {"discriminator", ""},
       {"loss", "", {"", "cross-entropy", "token-cross-entropy", "mean-squared-error", "binary-cross-entropy"}},
       {"optimizer", "momentum:learning_rate=0.01"},
       {"schedule", "constant"},
+      {"scheme", ""},
+      {"ranks", 1},
+      {"ranks_per_node", 0},
+      {"communicator", "threads", {"threads", "mpi"}},
+      {"scaling", "strong", {"strong", "weak"}},
       {"batch", 64},
       {"accumulate", 1},
       {"epochs", 1},
@@ -124,6 +140,13 @@ const std::vector<CaseField>& train_fields() {
       {"checkpoint", ""},
       {"every", 0},
       {"resume", false},
+      {"from_ranks", 0},
+      {"restarts", 0},
+      {"elastic", false},
+      {"rank_limit", 600.0},
+      {"trajectory", ""},
+      {"trajectory_every", 10},
+      {"price", 0.0},
       {"export", ""},
   };
   return fields;
@@ -164,6 +187,16 @@ ScheduleSettings schedule_of(const Json& fields) {
   return {given.name, typed_values(given, schedule_parameters(given.name), "[schedule " + given.name + "]")};
 }
 
+SchemeSettings scheme_of(const Json& fields) {
+  const NamedValues given = parse_named_values(fields.at("scheme"));
+  const std::string name = !given.name.empty() ? given.name : fields.at("ranks") == 1 ? "single" : "dsgd";
+  return {name, typed_values(given, registered<schemes>(name).parameters, "[scheme " + name + "]")};
+}
+
+Index batch_of_all_ranks(const Json& fields) {
+  return fields.at("batch").get<Index>() * (fields.at("scaling") == "weak" ? fields.at("ranks").get<Index>() : 1);
+}
+
 std::string loss_of_case(const Json& fields) {
   const std::string given = fields.at("loss"), network = fields.at("network"), task = fields.at("task");
   if (!given.empty()) return given;
@@ -179,30 +212,55 @@ std::string task_of_case(const Json& fields) {
 
 Json train_identity(const Json& fields) {
   Json identity = fields;
-  for (const char* name : {"checkpoint", "every", "resume", "export", "time_limit", "steps", "data", "loader_threads",
-                           "environment", "events", "kind"})
+  for (const char* name :
+       {"checkpoint",  "every",    "resume",     "export",     "time_limit",       "steps", "data",  "loader_threads",
+        "environment", "events",   "kind",       "trajectory", "trajectory_every", "price", "ranks", "communicator",
+        "from_ranks",  "restarts", "rank_limit", "elastic"})
     identity.erase(name);
   return identity;
 }
 
-std::string checkpoint_file(const Json& fields) {
+// By what is shown of a case, and a hash of the rest: seeds, backends and numbers of ranks lie side by side.
+std::string checkpoint_file(const Json& fields, Index ranks) {
   const std::string folder = fields.at("checkpoint");
   if (folder.empty()) return {};
-  // By what is shown of a case, and a hash of the rest: seeds and backends of one run lie side by side.
-  std::string network = fields.at("network");
-  std::ranges::replace(network, '/', '-');
-  return fmt::format("{}/{}-{}-seed{}-{}.d5c", folder, network, fields.at("backend").get<std::string>(),
-                     fields.at("seed").get<int64_t>(), content_hash(train_identity(fields).dump()).substr(0, 8));
+  return fmt::format("{}/{}-{}-seed{}-{}{}.d5c", folder, file_name_of_network(fields),
+                     fields.at("backend").get<std::string>(), fields.at("seed").get<int64_t>(),
+                     content_hash(train_identity(fields).dump()).substr(0, 8),
+                     ranks > 1 ? fmt::format("-{}ranks", ranks) : "");
+}
+
+std::string trajectory_folder(const Json& fields) {
+  const std::string folder = fields.at("trajectory");
+  if (folder.empty()) return {};
+  Json same = train_identity(fields);
+  for (const char* name : may_differ_in_a_trajectory) same.erase(name);
+  return fmt::format("{}/{}-seed{}-{}", folder, file_name_of_network(fields), fields.at("seed").get<int64_t>(),
+                     content_hash(same.dump()).substr(0, 8));
+}
+
+Json trajectory_runner(const Json& fields) {
+  Json who;
+  for (const char* name : may_differ_in_a_trajectory) who[name] = fields.at(name);
+  return who;
 }
 
 TrainingCase training_case(const Json& fields, bool fixture) {
   TrainingCase result;
   TrainingSettings& s = result.settings;
-  s.network = [fields](Index samples, Mode mode) { return bare_network(fields, samples, mode); };
+  const std::string network = fields.at("network"), discriminator = fields.at("discriminator");
+  s.network = [fields, network](Index samples, Mode mode) { return bare_network(fields, network, samples, mode); };
+  if (!discriminator.empty())  // its sizes are those of the generator, by their names
+    result.discriminator = [fields, discriminator](Index samples, Mode mode) {
+      return bare_network(fields, discriminator, samples, mode);
+    };
   s.loss = loss_of_case(fields);
   s.task = task_of_case(fields);
   s.sampler = fields.at("sampler");
-  s.batch = fields.at("batch");
+  s.batch = batch_of_all_ranks(fields) / fields.at("ranks").get<Index>();
+  const SchemeSettings scheme = scheme_of(fields);
+  s.scheme = scheme.name;
+  s.scheme_values = scheme.values;
   s.accumulate = fields.at("accumulate");
   s.loader_threads = fields.at("loader_threads");
   s.seed = fields.at("seed");
@@ -216,7 +274,8 @@ TrainingCase training_case(const Json& fields, bool fixture) {
             .target = fields.at("target"),
             .seconds = fields.at("time_limit"),
             .plateau = fields.at("plateau")};
-  s.checkpoint.file = checkpoint_file(fields);
+  s.checkpoint.file = checkpoint_file(fields, fields.at("ranks"));
+  if (const Index from = fields.at("from_ranks"); from > 0) s.checkpoint.from = checkpoint_file(fields, from);
   s.checkpoint.every = fields.at("every");
   s.checkpoint.resume = fields.at("resume");
   s.checkpoint.identity = train_identity(fields).dump();
@@ -229,11 +288,13 @@ TrainingCase training_case(const Json& fields, bool fixture) {
   } catch (const Error& error) {
     if (!fixture) throw;
     result.data_note = error.what();
-    data = fixture_data(with_loss(s.network(s.batch, Mode::training), s.loss), s.batch, s.seed);
+    const auto& judging = result.discriminator ? result.discriminator : s.network;
+    data = fixture_data(with_loss(judging(s.batch, Mode::training), s.loss), batch_of_all_ranks(fields), s.seed);
   }
   s.train = data.train;
   s.test = data.test;
-  if (const auto* generated = dynamic_cast<const Generator*>(&s.test->data()))
+  const auto* generated = dynamic_cast<const Generator*>(&s.test->data());
+  if (generated && !result.discriminator)  // what is known is how well samples can be told apart
     if (const auto optimum = generated->optimum()) {
       result.optimum = optimum->value;
       result.optimum_why = optimum->metric + ": " + optimum->why;

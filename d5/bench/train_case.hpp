@@ -20,20 +20,31 @@ std::string named_values_text(const Json& value);
 
 OptimizerSettings optimizer_of(const Json& fields);
 ScheduleSettings schedule_of(const Json& fields);
+struct SchemeSettings {
+  std::string name;
+  Attributes values;  // as given; the defaults of the others are the scheme's
+};
+SchemeSettings scheme_of(const Json& fields);  // where none is named: single, of several ranks dsgd
+Index batch_of_all_ranks(const Json& fields);  // samples of a step
 std::string loss_of_case(const Json& fields);  // the field, else the network's own, else the task's
 std::string task_of_case(const Json& fields);
 
 // Where the data is not there and `fixture` is set, a few random samples of the right sizes stand in for it.
 struct TrainingCase {
   TrainingSettings settings;
-  std::string data_note;          // of a fixture: why
-  std::optional<double> optimum;  // the best quality that is possible, where the data says so
+  std::function<Graph(Index samples, Mode)> discriminator;  // of task gan, whose network is the generator
+  std::string data_note;                                    // of a fixture: why
+  std::optional<double> optimum;                            // the best quality that is possible, where the data says so
   std::string optimum_why;
 };
 TrainingCase training_case(const Json& fields, bool fixture);
 
-Json train_identity(const Json& fields);          // what a checkpoint must agree in
-std::string checkpoint_file(const Json& fields);  // in the folder that the field names; empty: none
+Json train_identity(const Json& fields);                       // what a checkpoint must agree in
+std::string checkpoint_file(const Json& fields, Index ranks);  // in the folder that the field names; empty: none
+// Where the baseline lies that this case is compared with (training/trajectory.hpp): one folder for all cases that
+// begin with the same weights and see the same batches, in the folder that the field names. Empty: none is wanted.
+std::string trajectory_folder(const Json& fields);
+Json trajectory_runner(const Json& fields);  // the fields in which such cases may differ
 // The trained network as ONNX with its normalisation inside, or as .npz: by the end of the name.
 void export_trained(const Json& fields, const TrainingSettings&, const ParameterSet&, const std::string& file);
 

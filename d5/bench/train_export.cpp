@@ -53,7 +53,9 @@ void export_trained(const Json& fields, const TrainingSettings& settings, const 
     throw UsageError("[train] --export {}: legal are names that end in .onnx or .npz", file);
   Graph graph = trained_graph(settings, set);
   const bool bytes = has_byte_pixels(settings.test->data());
-  if (bytes || fields.at("normalise") != "") insert_normalisation(graph, normalisation_of(fields), bytes ? 255 : 1);
+  const bool takes_samples = fields.at("discriminator") == "";  // a generator takes noise
+  if (takes_samples && (bytes || fields.at("normalise") != ""))
+    insert_normalisation(graph, normalisation_of(fields), bytes ? 255 : 1);
   record_trainable(graph);
   write_onnx(graph, file);
 }

@@ -2,15 +2,21 @@
 #include "d5/bench/train_session.hpp"
 
 #include <cmath>
+#include <mutex>
 
 #include "d5/bench/fields.hpp"
+#include "d5/bench/meters.hpp"
 #include "d5/bench/progress.hpp"
 #include "d5/bench/train_case.hpp"
+#include "d5/bench/train_ranks.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/datasets/views.hpp"
+#include "d5/distributed/rank_scheme.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/resident_memory.hpp"
 #include "d5/networks/loss.hpp"
+#include "d5/training/gan.hpp"
+#include "d5/training/trajectory.hpp"
 
 namespace d5 {
 namespace {
@@ -47,6 +53,18 @@ class Teller final : public TrainingEvents {
   std::string title_, quality_;
   Index batch_;
   double next_ = 0;
+};
+
+class First final : public TrainingEvents {
+ public:
+  explicit First(const std::function<void(Index)>& began) : began_(began) {}
+  void before(TrainingEvent event, const TrainingView& view) override {
+    if (event == TrainingEvent::training_set && !std::exchange(told_, true)) began_(view.step);
+  }
+
+ private:
+  const std::function<void(Index)>& began_;
+  bool told_ = false;
 };
 
 Json quality_json(const std::string& name, const Evaluation& evaluation) {
@@ -91,6 +109,143 @@ Json to_json(const TrainingResult& r, const std::string& quality) {
   return result;
 }
 
+// Bytes of a step by all ranks together, what the scheme measured, and where each rank's time went: the straggler is
+// the one that computes longest.
+Json scheme_json(const std::string& name, const TrainingResult& result, Communicator& communicator) {
+  const auto steps = static_cast<double>(std::max<Index>(1, result.steps));
+  Json json = {{"name", name}};
+  double sent = 0;
+  for (const auto& [what, value] : result.scheme) {
+    if (what == "sent_bytes")
+      sent = value;
+    else
+      json[what] = value;
+  }
+  // What was sent before it was resumed nobody knows any more.
+  const auto steps_here = static_cast<double>(std::max<Index>(1, result.steps - result.resumed_at));
+  const std::vector<double> mine{sent / steps_here, result.times.operators / steps, result.times.input / steps,
+                                 result.times.optimizer / steps};
+  std::vector<double> all(mine.size() * static_cast<size_t>(communicator.size()));
+  communicator.run({.collective = Collective::allgather,
+                    .input = mine.data(),
+                    .output = all.data(),
+                    .count = static_cast<int64_t>(mine.size()),
+                    .dtype = DType::f64});
+  double sent_by_all = 0, longest = -1;
+  for (size_t rank = 0; rank * mine.size() < all.size(); ++rank) {
+    const double* const row = all.data() + rank * mine.size();
+    sent_by_all += row[0];
+    json["ranks"].push_back(
+        {{"sent_bytes", row[0]}, {"operators_s", row[1]}, {"input_s", row[2]}, {"optimizer_s", row[3]}});
+    if (row[1] + row[2] > longest) {
+      longest = row[1] + row[2];
+      json["straggler"] = rank;
+    }
+  }
+  json["sent_bytes"] = sent_by_all;
+  return json;
+}
+
+std::vector<std::unique_ptr<TrainingEvents>> listeners(const Json& fields, bool rank_0) {
+  std::vector<std::unique_ptr<TrainingEvents>> result;
+  const std::string names = fields.at("events");
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find('+', begin), names.size());
+    const NamedValues given = parse_named_values(names.substr(begin, end - begin));
+    Attributes values;
+    for (const std::string& value : given.values)
+      values.set(value.substr(0, value.find('=')), value.substr(value.find('=') + 1));
+    const training_events::Entry& entry = registered<training_events>(given.name);
+    if (rank_0 || entry.on_all_ranks) result.push_back(entry.make(values));
+    begin = end + 1;
+  }
+  return result;
+}
+
+// By look, then by parameter, so that a figure is one row of each list.
+Json to_json(const Trajectory& trajectory) {
+  Json result = {{"folder", trajectory.folder()}, {"every", trajectory.every()}};
+  if (trajectory.is_baseline()) return result;
+  result["baseline"] = Json::parse(trajectory.baseline());
+  result["parameters"] = trajectory.names();
+  for (const char* name : {"steps", "all_l2", "all_linf", "baseline_l2", "l2", "linf"}) result[name] = Json::array();
+  for (const TrajectoryPoint& point : trajectory.points()) {
+    result["steps"].push_back(point.step);
+    result["all_l2"].push_back(point.all.l2);
+    result["all_linf"].push_back(point.all.linf);
+    result["baseline_l2"].push_back(point.baseline_l2);
+    Json l2 = Json::array(), linf = Json::array();
+    for (const ParameterDistance& distance : point.parameters) {
+      l2.push_back(distance.l2);
+      linf.push_back(distance.linf);
+    }
+    result["l2"].push_back(l2);
+    result["linf"].push_back(linf);
+  }
+  return result;
+}
+
+struct Run {
+  const Json& fields;
+  const TrainingCase& described;
+  const Backend& backend;
+  Communicator* communicator;  // null: one process
+  const Trajectory* trajectory;
+  const ResidentPeak& peak;
+  Depth depth;
+};
+
+// One network or two: what is said of a training is the same.
+template <class Training>
+Outcome trained(Training& trainer, const Run& run) {
+  const TrainingSettings& settings = run.described.settings;
+  const std::string quality = registered<tasks>(settings.task).quality;
+  Outcome outcome;
+  Json& details = outcome.details;
+  for (const auto& [name, value] : run.backend.facts()) details["backend"][name] = value;
+  for (const auto& [name, value] : trainer.kernels()) details["kernels"][name] = value;
+  details["optimizer"] = to_json(complete_optimizer_values(settings.optimizer));
+  details["batches"] = trainer.batches();
+  if (!run.described.data_note.empty()) details["fixture"] = run.described.data_note;
+  if (run.depth == Depth::build) return outcome;
+
+  // Where there is a counter of energy, reading it twice costs nothing.
+  Meters meters({.names = {run.fields.at("device") == "cpu" ? "energy" : "device_energy"}});
+  meters.begin();
+  const TrainingResult result = trainer.run();
+  if (result.resumed_at == 0) meters.end(result.samples);  // else the first part is not in it
+  meters.report(details);
+  details["training"] = to_json(result, quality);
+  Json& training = details["training"];
+  if (run.communicator) training["scheme"] = scheme_json(settings.scheme, result, *run.communicator);
+  for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
+  for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
+  if (run.trajectory) training["trajectory"] = to_json(*run.trajectory);
+  training["weights_hash"] = fmt::format("{:016x}", weights_hash(trainer.parameters()));
+  details["memory"]["planned_bytes"] = trainer.bytes();
+  if (const auto growth = run.peak.growth_bytes()) details["memory"]["peak_bytes"] = *growth;
+  if (result.stopped == "diverged") {
+    outcome.status = "failed";
+    outcome.reason = result.reason;
+    return outcome;
+  }
+  training["train"] = quality_json(quality, trainer.train_quality());
+  training["test"] = quality_json(quality, trainer.test_quality());
+  training["train"].erase("wrong");
+  if (run.described.optimum)
+    training["optimum"] = {{"value", *run.described.optimum}, {"why", run.described.optimum_why}};
+  const bool tells = !run.communicator || run.communicator->rank() == 0;
+  if (const std::string file = run.fields.at("export"); !file.empty() && run.depth == Depth::measure && tells)
+    export_trained(run.fields, settings, trainer.parameters(), file);
+  return outcome;
+}
+
+std::unique_ptr<Backend> open_one(const std::string& name) {
+  static std::mutex one_at_a_time;  // ranks are threads
+  const std::scoped_lock lock(one_at_a_time);
+  return open_backend(name);
+}
+
 class TrainSession final : public Session {
  public:
   explicit TrainSession(Json fields) : fields_(std::move(fields)) {}
@@ -98,52 +253,10 @@ class TrainSession final : public Session {
   Outcome prepare(Depth depth) override {
     if (depth == Depth::list) return {};
     set_threads(fields_.at("threads").get<int>());
-    if (auto off = open_backend_of(fields_, backend_)) return *off;
+    std::unique_ptr<Backend> tried;  // each rank opens its own
+    if (auto off = open_backend_of(fields_, tried)) return *off;
     if (depth < Depth::measure) shorten();
-    TrainingCase described = training_case(fields_, depth < Depth::measure);
-    TrainingSettings& settings = described.settings;
-    const std::string quality = registered<tasks>(settings.task).quality;
-    Teller teller(fields_.at("network").get<std::string>(), quality, settings.batch);
-    settings.events.push_back(&teller);
-    std::vector<std::unique_ptr<TrainingEvents>> own = listeners();
-    for (const auto& listener : own) settings.events.push_back(listener.get());
-
-    Outcome outcome;
-    Json& details = outcome.details;
-    const ResidentPeak peak;
-    std::unique_ptr<Trainer> trainer;
-    try {
-      trainer = std::make_unique<Trainer>(settings, *backend_);
-    } catch (const CannotRun& reason) {
-      return {.status = "unsupported", .reason = reason.what()};
-    }
-    for (const auto& [name, value] : backend_->facts()) details["backend"][name] = value;
-    for (const auto& [name, value] : trainer->kernels()) details["kernels"][name] = value;
-    details["optimizer"] = to_json(complete_optimizer_values(settings.optimizer));
-    details["batches"] = trainer->batches();
-    if (!described.data_note.empty()) details["fixture"] = described.data_note;
-    if (depth == Depth::build) return outcome;
-
-    const TrainingResult result = trainer->run();
-    details["training"] = to_json(result, quality);
-    Json& training = details["training"];
-    for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
-    for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
-    training["weights_hash"] = fmt::format("{:016x}", weights_hash(trainer->parameters()));
-    details["memory"]["planned_bytes"] = trainer->bytes();
-    if (const auto growth = peak.growth_bytes()) details["memory"]["peak_bytes"] = *growth;
-    if (result.stopped == "diverged") {
-      outcome.status = "failed";
-      outcome.reason = result.reason;
-      return outcome;
-    }
-    training["train"] = quality_json(quality, trainer->train_quality());
-    training["test"] = quality_json(quality, trainer->test_quality());
-    training["train"].erase("wrong");
-    if (described.optimum) training["optimum"] = {{"value", *described.optimum}, {"why", described.optimum_why}};
-    if (const std::string file = fields_.at("export"); !file.empty() && depth == Depth::measure)
-      export_trained(fields_, settings, trainer->parameters(), file);
-    return outcome;
+    return scheme_of(fields_).name == "single" ? run_training(fields_, depth, nullptr) : train_by_ranks(fields_, depth);
   }
 
   SliceResult run(const Slice&) override { throw Error("[train] a training runs once, in prepare"); }
@@ -152,32 +265,54 @@ class TrainSession final : public Session {
  private:
   // A few steps on little data show that everything fits together.
   void shorten() {
-    fields_["batch"] = std::min<Index>(fields_["batch"].get<Index>(), check_batch * fields_["accumulate"].get<Index>());
+    const Index parts = fields_["accumulate"].get<Index>() * fields_["ranks"].get<Index>();
+    fields_["batch"] = std::min<Index>(fields_["batch"].get<Index>(), check_batch * parts);
     fields_["steps"] = check_steps;
     if (fields_["test_samples"].get<Index>() < 0) fields_["test_samples"] = check_tests;
     fields_["checkpoint"] = "";
-  }
-
-  std::vector<std::unique_ptr<TrainingEvents>> listeners() const {
-    std::vector<std::unique_ptr<TrainingEvents>> result;
-    const std::string names = fields_.at("events");
-    for (size_t begin = 0; begin < names.size();) {
-      const size_t end = std::min(names.find('+', begin), names.size());
-      const NamedValues given = parse_named_values(names.substr(begin, end - begin));
-      Attributes values;
-      for (const std::string& value : given.values)
-        values.set(value.substr(0, value.find('=')), value.substr(value.find('=') + 1));
-      result.push_back(registered<training_events>(given.name).make(values));
-      begin = end + 1;
-    }
-    return result;
+    fields_["restarts"] = 0;
+    fields_["trajectory"] = "";
   }
 
   Json fields_;
-  std::unique_ptr<Backend> backend_;
 };
 
 }  // namespace
+
+Outcome run_training(const Json& fields, Depth depth, Communicator* communicator,
+                     const std::function<void(Index)>& began) {
+  const bool tells = !communicator || communicator->rank() == 0;
+  TrainingCase described = training_case(fields, depth < Depth::measure);
+  TrainingSettings& settings = described.settings;
+  if (communicator) set_communicator(settings, *communicator);
+  const std::unique_ptr<Backend> backend = open_one(fields.at("backend"));
+  First first(began);
+  if (began) settings.events.push_back(&first);
+  Teller teller(fields.at("network").get<std::string>(), registered<tasks>(settings.task).quality,
+                batch_of_all_ranks(fields));
+  TrainingEvents silent;  // every rank has a listener, or none
+  settings.events.push_back(tells ? &teller : &silent);
+  const std::vector<std::unique_ptr<TrainingEvents>> own = listeners(fields, tells);
+  for (const auto& listener : own) settings.events.push_back(listener.get());
+  std::unique_ptr<Trajectory> trajectory;
+  if (const std::string folder = trajectory_folder(fields); !folder.empty() && tells) {
+    trajectory = std::make_unique<Trajectory>(folder, fields.at("trajectory_every").get<Index>(),
+                                              trajectory_runner(fields).dump());
+    settings.events.push_back(trajectory.get());
+  }
+  const ResidentPeak peak;
+  const Run run{fields, described, *backend, communicator, trajectory.get(), peak, depth};
+  try {
+    if (described.discriminator) {
+      AdversarialTrainer trainer(settings, described.discriminator, *backend);
+      return trained(trainer, run);
+    }
+    Trainer trainer(settings, *backend);
+    return trained(trainer, run);
+  } catch (const CannotRun& reason) {
+    return {.status = "unsupported", .reason = reason.what()};
+  }
+}
 
 std::unique_ptr<Session> open_train_session(const Json& fields) { return std::make_unique<TrainSession>(fields); }
 

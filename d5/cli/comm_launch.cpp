@@ -7,14 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
-#include <cstring>
-#include <filesystem>
 #include <iostream>
 
 #include "d5/cli/interrupt.hpp"
-#include "d5/core/parallel.hpp"
 #include "d5/distributed/communicators/threads.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/runner/process.hpp"
@@ -25,58 +20,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view mark = "d5-comm ";
-
-std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
-
-std::string output_of(const std::string& command) {
-  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
-  if (!pipe) return "";
-  std::string text;
-  char buffer[512];
-  while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, n);
-  pclose(pipe);
-  return text;
-}
-
-std::vector<std::string> mpirun_command(const CommPlan& plan, const LaunchOptions& options) {
-  const auto is_plain = [](unsigned char c) { return std::isalnum(c) || std::strchr("/._+-", c); };
-  if (!std::ranges::all_of(options.mpirun, is_plain))
-    throw UsageError("[comm] --mpirun '{}' is no name of a program; its options are given by --mpirun-option",
-                     options.mpirun);
-  const std::string version = output_of(options.mpirun + " --version");
-  std::string program = output_of("command -v " + options.mpirun);
-  while (!program.empty() && std::isspace(static_cast<unsigned char>(program.back()))) program.pop_back();
-  std::vector<std::string> command{program};
-  const auto add = [&](std::initializer_list<const char*> words) {
-    command.insert(command.end(), words.begin(), words.end());
-  };
-  const bool open_mpi = version.find("Open MPI") != std::string::npos || version.find("OpenRTE") != std::string::npos;
-  if (!open_mpi && version.find("HYDRA") == std::string::npos && version.find("mpich") == std::string::npos)
-    throw UsageError(
-        "[comm] '{} --version' says nothing of Open MPI or MPICH; install one (Debian: openmpi-bin), name it "
-        "with --mpirun, or use --communicator threads",
-        options.mpirun);
-  if (open_mpi) {
-    const bool five = version.find("Open MPI) 5") != std::string::npos || version.find("PRRTE") != std::string::npos;
-    if (geteuid() == 0) add({"--allow-run-as-root"});
-    five ? add({"--map-by", ":OVERSUBSCRIBE"}) : add({"--oversubscribe"});
-    add({"--bind-to", "none"});
-    const int here = options.hosts.empty() ? plan.ranks : 1;
-    if (here > usable_cores() || !options.hosts.empty()) add({"--mca", "mpi_yield_when_idle", "1"});
-  }
-  if (!options.hosts.empty()) {
-    const size_t n = options.hosts.size();
-    std::string list;
-    for (size_t i = 0; i < n; ++i) {
-      const size_t slots = (static_cast<size_t>(plan.ranks) + n - 1 - i) / n;
-      if (slots > 0) list += fmt::format("{}{}:{}", list.empty() ? "" : ",", options.hosts[i], slots);
-    }
-    command.insert(command.end(), {open_mpi ? "-H" : "-hosts", list});
-  }
-  command.insert(command.end(), options.mpirun_options.begin(), options.mpirun_options.end());
-  command.insert(command.end(), {"-n", std::to_string(plan.ranks), own_program(), "comm-rank", to_json(plan).dump()});
-  return command;
-}
 
 // What the ranks and mpirun said, in one message: a rank's own words, else mpirun's on which rank it lost.
 std::string last_words(const std::vector<std::string>& log, const std::string& end) {
@@ -97,7 +40,7 @@ void launch_comm(const CommPlan& plan, const LaunchOptions& options, const Tell&
   if (plan.communicator == "threads")
     start.command = {own_program(), "comm-rank", to_json(plan).dump()};
   else
-    start.command = mpirun_command(plan, options);
+    start.command = mpirun_command(plan.ranks, options, {own_program(), "comm-rank", to_json(plan).dump()});
   const StartedProcess process = start_process(start);
   std::string pending;
   std::vector<std::string> log;

@@ -3,14 +3,9 @@
 #pragma once
 
 #include "d5/bench/comm.hpp"
+#include "d5/distributed/launch.hpp"
 
 namespace d5 {
-
-struct LaunchOptions {
-  std::string mpirun = "mpirun";
-  std::vector<std::string> hosts;           // of ranks, in turn; empty: this machine
-  std::vector<std::string> mpirun_options;  // further ones of the user
-};
 
 // Every line that rank 0 told, as it comes. Error with one message where the job ends before it is done: what the first
 // rank to fail said, or which rank was lost; within the plan's time limit and a little.

@@ -28,6 +28,7 @@
 #include "d5/report/jsonl.hpp"
 #include "d5/report/suite_summary.hpp"
 #include "d5/report/train_table.hpp"
+#include "d5/report/trajectory_table.hpp"
 #include "d5/runner/describe.hpp"
 
 namespace d5 {
@@ -60,7 +61,7 @@ std::string tables(const std::vector<Record>& records, const Record& environment
   if (!timed.empty())
     text = console_text(timed, {&environment, 1}, {.colour = use_colour(), .verdicts = {.margin = options.margin}}) +
            suite_summary(timed);
-  const std::string trainings = train_text(records, use_colour());
+  const std::string trainings = train_text(records, use_colour()) + trajectory_text(records, use_colour());
   return text + (text.empty() || trainings.empty() ? "" : "\n") + trainings;
 }
 
@@ -242,6 +243,8 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Hooks& hooks) {
   else if (!flags.json)
     std::cout << tables(records, environment, options) << std::flush;
   if (!flags.csv.empty()) write_csv(flags.csv, csv_text(records));
+  if (const std::string drift = trajectory_csv(records); !drift.empty())
+    write_csv(options.folder + "/trajectories.csv", drift);
   if (!flags.quiet) fmt::print(stderr, "records: {}\n", writer.path());
   if (interrupted) {
     fmt::print(stderr, "interrupted: {} of {} cases are in the records\n", records.size(), cases.size());

@@ -166,6 +166,15 @@ std::vector<Json> list_optioned() {
   return rows;
 }
 
+std::vector<Json> list_schemes() {
+  std::vector<Json> rows;
+  for (const std::string& name : registry_names(schemes::kind)) {
+    const schemes::Entry& entry = registered<schemes>(name);
+    rows.push_back({{"name", name}, {"about", entry.about}, {"parameters", described(entry.parameters)}});
+  }
+  return rows;
+}
+
 std::vector<Json> list_communicators() {
   std::vector<Json> rows;
   for (const CommunicatorStatus& status : communicator_statuses())
@@ -211,7 +220,7 @@ const std::map<std::string, std::function<std::vector<Json>()>>& kinds() {
       {"transforms", list_transforms},
       {"search-methods", list_search_methods},
       {"tasks", list_tasks},
-      {"schemes", [] { return plain(registry_names(schemes::kind)); }},
+      {"schemes", list_schemes},
       {"communicators", list_communicators},
       {"algorithms", list_algorithms},
       {"stopping-rules", [] { return plain(registry_names(stopping_rules::kind)); }},

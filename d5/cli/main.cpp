@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 
+#include "d5/bench/train_ranks.hpp"
 #include "d5/cli/comm_launch.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/interrupt.hpp"
@@ -77,6 +78,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "worker") == 0) return worker_main();
   try {
     if (argc == 3 && std::strcmp(argv[1], "comm-rank") == 0) return comm_rank_main(argv[2]);
+    if (argc == 3 && std::strcmp(argv[1], "train-rank") == 0) return train_rank_main(argv[2]);
     return run_program({argv + 1, argv + argc});
   } catch (const UsageError& error) {
     fmt::print(stderr, "d5: {}\n", error.what());

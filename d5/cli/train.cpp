@@ -36,9 +36,15 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"normalise", "mean and deviation of pixels taken from 0 to 1: 'mean=0.1307 deviation=0.3081'"},
     {"sampler", "shuffle, ordered, choice, ... (see 'd5 list samplers')"},
     {"loader_threads", "that read ahead; 0: the trainer reads itself"},
-    {"task", "classification, segmentation, language-model, regression [by the network's loss]"},
+    {"task", "classification, segmentation, language-model, regression, gan [by the network's loss]"},
+    {"discriminator",
+     "with task gan: the network that judges what the first one makes; sizes of the same name are shared"},
     {"loss", "cross-entropy, token-cross-entropy, mean-squared-error, binary-cross-entropy [the network's]"},
     {"schedule", "of the learning rate: 'cosine', 'step:...' (see 'd5 list schedules')"},
+    {"ranks", "processes or threads that train together"},
+    {"ranks_per_node", "that count as one machine; 0: all"},
+    {"communicator", "threads: ranks are threads of one process; mpi: processes that mpirun starts"},
+    {"scaling", "strong: --batch is that of all ranks together; weak: of each rank"},
     {"batch", "samples of a step"},
     {"accumulate", "micro-batches of a step"},
     {"epochs", "at most"},
@@ -58,8 +64,17 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"events", "plugins that see the training go by, joined by '+'"},
     {"checkpoint", "folder for checkpoints, a file for each case"},
     {"every", "steps between checkpoints [at the end of every epoch]"},
+    {"from_ranks", "with --resume: the checkpoint of so many ranks, where this number of ranks has none yet"},
+    {"restarts", "how often ranks that are lost are started again, from the last checkpoint"},
+    {"elastic", "true: ranks that are left go on without a lost one, from the last checkpoint"},
+    {"rank_limit", "seconds that a rank is waited for before it is taken for lost"},
+    {"trajectory",
+     "folder: the first of several backends or optimizers is the baseline, the others are compared with it"},
+    {"trajectory_every", "steps between looks at the weights"},
+    {"price", "of an hour of this machine, in any currency: records then have the cost of a sample and of the target"},
     {"export", "write the trained network: FILE.onnx (raw pixels go in) or FILE.npz"},
     {"optimizer", "name and values: adam:learning_rate=0.001:beta1=0.9 (see 'd5 list optimizers')"},
+    {"scheme", "how ranks meet: dsgd:bucket_mb=1 [single; of several ranks dsgd] (see 'd5 list schemes')"},
     {"backend", "who computes it (see 'd5 list backends')"},
     {"seed", "of weights, order, augmentation and dropout; several: times over seeds"},
 };
@@ -112,6 +127,7 @@ RunCommand add_train(CLI::App& program, const std::vector<std::string>& argument
   command->footer(
       "Example: d5 train lenet --dataset mnist --backend onednn,torch --epochs 5 --target 0.989 --seed 1,2,3,4,5,6\n"
       "         d5 train recipes/generated-images.toml --checkpoint checkpoints --resume\n"
+      "         d5 train mlp --ranks 1,2,4 --scheme dsgd --scaling weak\n"
       "'d5 train NETWORK --help' lists the sizes of a network.");
   return [flags] {
     if (flags->resume) flags->fields["resume"] = "true";

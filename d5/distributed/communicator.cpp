@@ -224,6 +224,12 @@ std::optional<Communicator> Communicator::split(int colour, int key) {
   return Communicator(std::move(part));
 }
 
+Communicator Communicator::shrink() {
+  std::shared_ptr<Transport> left = transport_->shrink();
+  left->set_time_limit(transport_->time_limit());
+  return Communicator(std::move(left));
+}
+
 void Communicator::choose(Collective collective, std::vector<AlgorithmChoice> choice) {
   if (choice.empty() || choice.front().from_bytes != 0)
     throw Error("[communicator] the first choice of an algorithm is for 0 bytes on");

@@ -68,6 +68,9 @@ class Communicator {
   // By all ranks at once: those of one colour together, in the order of (key, rank); empty for a colour below 0.
   std::optional<Communicator> split(int colour, int key = 0);
 
+  // After RankLost: those that are left, by all of them.
+  Communicator shrink();
+
   // What start() takes where an operation names no algorithm; the same on all ranks.
   void choose(Collective, std::vector<AlgorithmChoice>);
   std::string_view chosen(const Operation&) const;

@@ -54,6 +54,8 @@ std::optional<std::string> Transport::why_no_library(const Operation&) const {
   return "this communicator has no library with collectives of its own";
 }
 
+std::unique_ptr<Transport> Transport::shrink() { throw Error("[communicator] {}", *why_no_shrink()); }
+
 void Transport::run_library(const Operation& op) { throw Error("[communicator] {}", *why_no_library(op)); }
 
 }  // namespace d5

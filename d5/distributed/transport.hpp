@@ -70,6 +70,10 @@ class Transport {
   // `peer` did not answer: nobody touches the buffers of this rank any more. The answer is whose fault it is, where
   // that can be found out: the peer may itself wait for another.
   virtual int abandon(int peer) { return peer; }
+  // After RankLost, by every rank that is left: a transport of those, in their old order. Others that still wait for
+  // one of them get RankLost. Not for messages of what was split off before.
+  virtual std::unique_ptr<Transport> shrink();
+  virtual std::optional<std::string> why_no_shrink() const { return "this communicator cannot go on with fewer ranks"; }
 
  protected:
   Transport(int rank, std::vector<int> nodes) : rank_(rank), nodes_(std::move(nodes)) {}

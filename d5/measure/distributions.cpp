@@ -114,4 +114,34 @@ double chi_square_tail(double x, double degrees) {
   return front * result;
 }
 
+// P(T >= |t|) = I_x(degrees / 2, 1 / 2) / 2 with x = degrees / (degrees + t^2): the regularised incomplete beta
+// function by its continued fraction (DLMF 8.17.22, by Lentz), on the side where that converges fast.
+double student_cdf(double t, double degrees) {
+  if (!(degrees > 0) || std::isnan(t)) throw Error("[student] t = {}, degrees = {}; legal: degrees > 0", t, degrees);
+  if (std::isinf(t)) return t > 0 ? 1 : 0;
+  const auto incomplete = [](double a, double b, double x, double rest) {  // rest = 1 - x
+    if (x <= 0) return 0.0;
+    const double front =
+        std::exp(a * std::log(x) + b * std::log(rest) + std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b)) / a;
+    const auto nonzero = [](double value) { return std::abs(value) < 1e-300 ? 1e-300 : value; };
+    double c = 1, d = 1 / nonzero(1 - (a + b) * x / (a + 1)), result = d;
+    for (int m = 1; m < 100000; ++m) {
+      const double k = m;
+      const double even = k * (b - k) * x / ((a + 2 * k - 1) * (a + 2 * k));
+      d = 1 / nonzero(1 + even * d);
+      c = nonzero(1 + even / c);
+      result *= c * d;
+      const double odd = -(a + k) * (a + b + k) * x / ((a + 2 * k) * (a + 2 * k + 1));
+      d = 1 / nonzero(1 + odd * d);
+      c = nonzero(1 + odd / c);
+      result *= c * d;
+      if (std::abs(c * d - 1) < 1e-16) break;
+    }
+    return front * result;
+  };
+  const double a = degrees / 2, b = 0.5, x = degrees / (degrees + t * t), rest = t * t / (degrees + t * t);
+  const double beta = x < (a + 1) / (a + b + 2) ? incomplete(a, b, x, rest) : 1 - incomplete(b, a, rest, x);
+  return t > 0 ? 1 - beta / 2 : beta / 2;
+}
+
 }  // namespace d5

@@ -16,4 +16,6 @@ double normal_quantile(double p);  // 0 < p < 1
 // P(X >= x) for a chi-square variable; degrees > 0.
 double chi_square_tail(double x, double degrees);
 
+double student_cdf(double t, double degrees);  // P(T <= t); degrees > 0, whole or not
+
 }  // namespace d5

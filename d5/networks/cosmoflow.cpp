@@ -19,6 +19,7 @@ struct CosmoFlow {
             {"size", "of the cube along each axis", 128},
             {"channels", "of the cube", 1},
             {"width", "maps of the first convolution", 16},
+            {"layers", "convolutions, the first so many of seven: small cubes end earlier", 7},
             {"hidden", "units of the first wide layer; the second has an eighth", 2048},
             {"dropout", "before wide layers", 0.5}};
   }
@@ -41,9 +42,10 @@ struct CosmoFlow {
       return b.node("LeakyRelu", name + ".leaky", {x}, {{"alpha", 0.01}});
     };
     Edge x = b.input("cube", {v.integer("channels", 0), size, size, size});
-    int number = 1;
-    for (const Layer& layer : layers) {
-      const std::string name = fmt::format("conv{}", number++);
+    const int64_t depth = in_range(v, "layers", 1, static_cast<int64_t>(layers.size()), "cosmoflow");
+    for (int64_t number = 1; number <= depth; ++number) {
+      const Layer& layer = layers[static_cast<size_t>(number - 1)];
+      const std::string name = fmt::format("conv{}", number);
       x = leaky(name, b.conv(name, x, layer.factor * v.integer("width", 0), layer.kernel,
                              {.stride = layer.stride, .initialiser = "xavier"}));
       if (layer.pool) x = b.average_pool(name + ".pool", x, 2, {.stride = 2});

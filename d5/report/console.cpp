@@ -251,7 +251,7 @@ std::string machine_of(const Block& block, std::span<const Record> environments,
     const auto threads = r.fields.find("threads");
     const bool whole = threads != r.fields.end() && threads->is_number_integer();
     std::string text = machine_text(e, field_text(r.fields, "dtype"), whole ? threads->get<int>() : 1);
-    if (const std::string gpu = gpu_of(block, e); !gpu.empty()) text = gpu + " beside " + text;
+    if (const std::string gpu = gpu_of(block, e); !gpu.empty()) text = gpu + "; its host: " + text;
     const std::string marks = notes.mark(e.warnings);
     return text.empty() || marks.empty() ? text + marks : text + " " + marks;
   }

@@ -12,6 +12,7 @@
 #include "d5/measure/survival.hpp"
 #include "d5/report/case_fields.hpp"
 #include "d5/report/number_text.hpp"
+#include "d5/report/scaling_table.hpp"
 #include "d5/report/text_table.hpp"
 
 namespace d5 {
@@ -44,7 +45,8 @@ std::vector<Cell> step_cells(const Json& training) {
   return cells;
 }
 
-const std::vector<const char*> shown_fields{"dataset", "backend", "optimizer", "batch", "threads", "seed"};
+const std::vector<const char*> shown_fields{"dataset", "backend", "optimizer", "batch",
+                                            "threads", "scheme",  "ranks",     "seed"};
 
 std::string table_of(const std::string& network, const std::vector<const Record*>& records, bool colour) {
   const std::string quality = quality_name(*records.front());
@@ -56,7 +58,7 @@ std::string table_of(const std::string& network, const std::vector<const Record*
         std::ranges::any_of(records, [&](const Record* record) { return field_text(record->fields, field) != first; });
     if (varies)
       varying.push_back(field);
-    else
+    else if (!first.empty() && !(field == std::string_view("ranks") && first == "1"))
       constant += fmt::format(", {} {}", field, first);
   }
   TextTable table;
@@ -67,6 +69,9 @@ std::string table_of(const std::string& network, const std::vector<const Record*
   table.column("samples/s", Align::right);
   table.column("to target", Align::right);
   for (const char* part : {"step", "operators", "optimizer", "input", "rest"}) table.column(part, Align::right);
+  const bool restarted = std::ranges::any_of(records, [](const Record* r) { return r->metric("restarts") != nullptr; });
+  for (const char* part : {"restarts", "recovery"})
+    if (restarted) table.column(part, Align::right);
   table.column("stopped");
   for (const Record* record : records) {
     std::vector<Cell> cells;
@@ -89,6 +94,9 @@ std::string table_of(const std::string& network, const std::vector<const Record*
     const bool wanted = record->fields.value("target", 0.0) != 0;
     cells.push_back({reached ? seconds_text(reached->median) : wanted ? "never" : "-"});
     for (Cell& cell : step_cells(training)) cells.push_back(std::move(cell));
+    const Metric *times = record->metric("restarts"), *recovery = record->metric("recovery_time");
+    if (restarted) cells.push_back({times ? fmt::format("{:.0f}", times->median) : "0"});
+    if (restarted) cells.push_back({recovery ? seconds_text(recovery->median) : "-"});
     cells.push_back({record->stopped});
     table.row(std::move(cells), {record->status == "passed" ? "" : record->status});
   }
@@ -162,6 +170,7 @@ std::string train_text(std::span<const Record> records, bool colour) {
   for (const auto& [network, of_network] : networks)
     text += (text.empty() ? "" : "\n") + table_of(network, of_network, colour);
   for (const auto& runs : by_configuration(records)) text += summary_of(runs);
+  text += scaling_text(records, colour);
   std::string notes;
   for (const Record& record : records)
     if (record.kind == "train")

@@ -28,7 +28,7 @@ std::vector<std::pair<std::string, std::string>> variables(const std::string& te
 // A user's kernel gets a child of its own: it may crash, and launches are to differ for it as for a backend.
 std::string child_key(const Json& fields) {
   Json key = Json::array();
-  for (const char* name : {"backend", "kernel", "threads", "processes", "device", "environment"})
+  for (const char* name : {"backend", "kernel", "threads", "processes", "ranks", "device", "environment"})
     key.push_back(fields.value(name, Json()));
   return key.dump();
 }
@@ -65,7 +65,7 @@ ChildSettings ChildPool::settings(const Json& fields) const {
     for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"})
       if (!std::getenv(name)) settings.environment.emplace_back(name, cap);
   for (auto& variable : variables(fields.value("environment", ""))) settings.environment.push_back(std::move(variable));
-  if (options_.pin) settings.cores = cores_for(threads * fields.value("processes", 1));
+  if (options_.pin) settings.cores = cores_for(threads * fields.value("processes", 1) * fields.value("ranks", 1));
   settings.limits = options_.limits;
   settings.interrupted = &interrupted_;
   return settings;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "d5/backends/keeps_values.hpp"
 #include "d5/core/convert.hpp"
 #include "d5/networks/form.hpp"
 #include "d5/networks/loss.hpp"
@@ -63,7 +64,7 @@ Feed choose_feed(const std::vector<Field>& fields, const Graph& graph, const Ten
 }
 
 BoundNetwork::BoundNetwork(const Graph& graph, const std::string& scores, Backend& backend, ParameterSet& parameters,
-                           CompileOptions options)
+                           CompileOptions options, double loss_weight)
     : parameters_(parameters), scores_name_(scores), scores_spec_(infer_specs(graph).at(scores)) {
   if (std::ranges::find(graph.outputs, scores) == graph.outputs.end()) options.keep.push_back(scores);
   executable_ = backend.compile(graph, parameters, options);
@@ -73,9 +74,9 @@ BoundNetwork::BoundNetwork(const Graph& graph, const std::string& scores, Backen
   if (options.mode != Mode::training) return;
   for (const auto& [parameter, output] : running_updates(graph)) statistics_.emplace_back(parameter, output);
   const TensorSpec loss = infer_specs(graph).at(loss_name);
-  const Tensor one(loss.dtype, loss.shape);
-  store_from_double(loss.dtype, one.data(), 0, 1);
-  executable_->write(Role::gradient, loss_name, one);
+  const Tensor weight(loss.dtype, loss.shape);
+  store_from_double(loss.dtype, weight.data(), 0, loss_weight);
+  executable_->write(Role::gradient, loss_name, weight);
 }
 
 BoundNetwork::Place BoundNetwork::place_of(const std::string& name, const TensorSpec& spec) {
@@ -110,6 +111,9 @@ Tensor BoundNetwork::take(const std::string& name) {
 }
 
 void BoundNetwork::keep_statistics() {
+  if (statistics_.empty()) return;
+  parameters_.touch();
+  if (auto* own = dynamic_cast<KeepsValues*>(executable_.get())) return own->keep_values(statistics_);
   for (const auto& [parameter, output] : statistics_) {
     const Tensor value = take(output);
     if (parameters_.has(parameter))
@@ -117,7 +121,6 @@ void BoundNetwork::keep_statistics() {
     else
       executable_->write(Role::value, parameter, value.to(host_memory()));
   }
-  if (!statistics_.empty()) parameters_.touch();
 }
 
 double BoundNetwork::loss() {

@@ -23,8 +23,9 @@ Feed choose_feed(const std::vector<Field>&, const Graph& with_loss, const Tensor
 
 class BoundNetwork {
  public:
-  // `graph` has its loss; `scores` is kept, for the task's quality.
-  BoundNetwork(const Graph& graph, const std::string& scores, Backend&, ParameterSet&, CompileOptions);
+  // `graph` has its loss; `scores` is kept, for the task's quality. Gradients are those of loss_weight x loss.
+  BoundNetwork(const Graph& graph, const std::string& scores, Backend&, ParameterSet&, CompileOptions,
+               double loss_weight = 1);
 
   void feed(const Feed&, const Batch&);  // one copy where the input's layout is row-major
   void forward(Position);

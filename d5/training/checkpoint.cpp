@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "d5/core/convert.hpp"
 #include "d5/core/rng.hpp"
 #include "d5/datasets/crc32c.hpp"
 
@@ -106,6 +107,27 @@ void check_sum(const std::string& file, const std::string& what, uint32_t is, ui
     throw Error("[checkpoint] {} is damaged: {} has CRC-32C {:08x} instead of {:08x}", file, what, is, should);
 }
 
+// The plain index of what lies at each place of a native layout; -1: padding. A layout converts its own type alone, and
+// a master is f32 whatever that is; so the digits of the indices are sent through it, from 1 to 255, which are exact in
+// every float type of 16 bits, while padding stays 0.
+std::vector<Index> plain_indices(const ParameterSet::Parameter& parameter, Index places) {
+  constexpr Index base = 255;
+  const Tensor digits(parameter.spec.dtype, parameter.spec.shape), native(parameter.spec.dtype, {places});
+  std::vector<Index> indices(static_cast<size_t>(places), 0);
+  for (Index unit = 1; unit == 1 || unit <= digits.elements() - 1; unit *= base) {
+    for (Index i = 0; i < digits.elements(); ++i)
+      store_from_double(digits.dtype(), digits.data(), i, static_cast<double>(i / unit % base + 1));
+    native.fill_bytes(0);
+    parameter.native->from_plain(digits, native.data());
+    for (Index place = 0; place < places; ++place) {
+      const auto digit = static_cast<Index>(load_as_double(native.dtype(), native.data(), place));
+      Index& index = indices[static_cast<size_t>(place)];
+      index = digit == 0 ? -1 : index + (digit - 1) * unit;
+    }
+  }
+  return indices;
+}
+
 }  // namespace
 
 void write_checkpoint(const std::string& file, const std::string& about, const NamedTensors& tensors) {
@@ -188,10 +210,9 @@ const Tensor& Checkpoint::at(const std::string& name) const {
 
 namespace {
 
-// A native layout is one of the parameter's type, and an arena is f32.
 void check_convertible(const ParameterSet::Parameter& parameter) {
-  if (parameter.layout.empty() || (parameter.native && parameter.spec.dtype == DType::f32)) return;
-  throw Error("[parameters] '{}' lies in layout '{}' of {}, which cannot be converted here; use --layout plain",
+  if (parameter.layout.empty() || parameter.native) return;
+  throw Error("[parameters] '{}' lies in layout '{}' of {}, which only its owner can convert; use --layout plain",
               parameter.name, parameter.layout, name(parameter.spec.dtype));
 }
 
@@ -202,10 +223,16 @@ Tensor canonical_part(const ParameterSet& set, const Tensor& arena, const Parame
   const Tensor native = arena.slice(range.first, range.count).to(host_memory());
   const Tensor canonical(DType::f32, parameter.spec.shape);
   check_convertible(parameter);
-  if (parameter.native)
+  if (parameter.native && parameter.spec.dtype == DType::f32) {
     parameter.native->to_plain(native.data(), canonical);
-  else
+  } else if (parameter.native) {
+    const std::vector<Index> indices = plain_indices(parameter, range.count);
+    const auto from = native.values<float>(), to = canonical.values<float>();
+    for (size_t place = 0; place < indices.size(); ++place)
+      if (indices[place] >= 0) to[static_cast<size_t>(indices[place])] = from[place];
+  } else {
     std::memcpy(canonical.data(), native.data(), canonical.bytes());
+  }
   return canonical;
 }
 
@@ -218,10 +245,16 @@ void set_canonical_part(ParameterSet& set, const Tensor& arena, const ParameterS
   Tensor native(DType::f32, {range.count});
   native.fill_bytes(0);
   check_convertible(parameter);
-  if (parameter.native)
+  if (parameter.native && parameter.spec.dtype == DType::f32) {
     parameter.native->from_plain(canonical, native.data());
-  else
+  } else if (parameter.native) {
+    const std::vector<Index> indices = plain_indices(parameter, range.count);
+    const auto from = canonical.values<float>(), to = native.values<float>();
+    for (size_t place = 0; place < indices.size(); ++place)
+      if (indices[place] >= 0) to[place] = from[static_cast<size_t>(indices[place])];
+  } else {
     std::memcpy(native.data(), canonical.data(), canonical.bytes());
+  }
   arena.slice(range.first, range.count).copy_from(native);
 }
 

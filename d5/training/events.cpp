@@ -6,8 +6,8 @@
 namespace d5 {
 
 std::string name(TrainingEvent event) {
-  static constexpr std::array names{"training", "epoch",    "training_set",  "test_set",
-                                    "batch",    "sampling", "optimizer_step"};
+  static constexpr std::array names{"training", "epoch",   "training_set", "test_set",       "batch",
+                                    "sampling", "forward", "backward",     "optimizer_step", "checkpoint"};
   return names[static_cast<size_t>(event)];
 }
 

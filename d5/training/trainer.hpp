@@ -37,13 +37,14 @@ struct TrainingSettings {
   ScheduleSettings schedule;
   std::string scheme = "single";
   Attributes scheme_values;
-  Communicator* communicator = nullptr;
+  Communicator* communicator = nullptr;  // its rank and size are the next two (distributed/rank_scheme.hpp sets all)
   int rank = 0, ranks = 1;
   DType compute = DType::f32;  // bf16: masters stay f32
   CompileOptions compile;      // mode and keep are the trainer's
   StopRules stop;
   struct {
     std::string file;      // empty: none
+    std::string from;      // where `file` is not there: another one to go on from, of another number of ranks
     Index every = 0;       // steps; 0: after every epoch
     bool resume = false;   // go on where the file ends, where there is one
     std::string identity;  // a flat JSON object: what must be the same to go on
@@ -68,14 +69,20 @@ struct TrainingResult {
   std::string stopped;  // epochs | steps | target | plateau | time | diverged | what an event said
   std::string reason;   // of diverged: where
   std::vector<CurvePoint> curve;
-  Index steps = 0, samples = 0;
+  Index steps = 0, samples = 0;  // of all ranks together
   double seconds = 0, test_seconds = 0, checkpoint_seconds = 0;
   std::optional<double> seconds_to_target, epochs_to_target;
   StepTimes times;
   std::vector<double> step_seconds;  // means of consecutive steps, `step_block` each
   Index step_block = 1;
-  Index resumed_at = 0;  // step; 0: it began here
+  Index resumed_at = 0;    // step; 0: it began here
+  Scheme::Numbers scheme;  // what it measured of itself
   std::vector<std::string> warnings;
+};
+
+// The loss of one of several ranks is no number: the same would happen again.
+class Diverged : public Error {
+  using Error::Error;
 };
 
 class Trainer {

@@ -2,6 +2,7 @@
 // The inside of a trainer. Private to training/trainer*.cpp.
 #pragma once
 
+#include "d5/training/step_blocks.hpp"
 #include "d5/training/trainer.hpp"
 
 namespace d5 {
@@ -17,7 +18,9 @@ class Trainer::Work {
   std::string scores_;
   Index micro_ = 0;                         // samples of a micro-batch
   Index batches_ = 0;                       // micro-batches of an epoch
+  Index last_ = 0;                          // samples of the last of them
   Index epoch_ = 0, batch_ = 0, step_ = 0;  // where the next micro-batch is; steps done
+  Index first_ = 0;                         // of this epoch's order: what other numbers of ranks took before batch 0
   std::unique_ptr<Evaluation> train_, test_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Schedule> schedule_;
@@ -32,21 +35,26 @@ class Trainer::Work {
   BoundNetwork& learner(Index samples);
   BoundNetwork& tester(Index samples);
   std::shared_ptr<const Sampler> training_sampler() const;
+  Index batches_of_epoch() const;
+  Index last_of_epoch() const;  // samples of its last micro-batch
+  Index samples_of_micro_batch() const { return micro_ * settings_.ranks; }
   void initialise();
-  Position position(Index samples_before) const;
+  Position position(Index samples_before, Index step_samples) const;
 
+  void train();
   bool run_epoch();  // false: the training ends within it
   void take_step(Loader&);
   void see(BoundNetwork&, const Batch&);
   void test();
+  void test_on(std::shared_ptr<const Sampler> order);
   void end_epoch(bool whole);
-  void note_step(double seconds);
-  std::string interrupted() const;  // why it ends within an epoch; empty: it goes on
+  std::string interrupted(bool between_epochs);  // why it ends within an epoch; empty: it goes on
   double elapsed() const;
+  double epoch_progress() const;  // 0 to 1
 
-  std::string about() const;  // of a checkpoint
   void save();
   void load();
+  void restore_scheme();
 
   TrainingView view() const;
   void before(TrainingEvent);
@@ -54,9 +62,9 @@ class Trainer::Work {
 
   Feed feed_;
   double began_ = 0, seconds_before_ = 0, loss_ = 0, step_input_ = 0, step_operators_ = 0;
-  double block_sum_ = 0;
-  Index block_steps_ = 0;
-  bool testing_ = false, diverged_ = false;
+  StepBlocks blocks_;
+  bool testing_ = false, diverged_ = false, drops_last_ = false;
+  NamedTensors scheme_state_;      // that was saved, until the scheme has begun
   std::vector<double> qualities_;  // of the test set after each epoch
 };
 

@@ -7,6 +7,8 @@
 
 #include "d5/core/error.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/graph/graph.hpp"
+#include "d5/training/device_loop.hpp"
 #include "d5/training/floating_mode.hpp"
 #include "d5/training/generated_loop.hpp"
 #include "d5/training/sixteen_bits.hpp"
@@ -69,11 +71,13 @@ Tensor UpdateState::find_or_make(const Formula::Slot& slot) {
   std::ranges::fill(to, 0.0f);  // between parameters, too
   for (const ParameterSet::Parameter& parameter : set_->parameters()) {
     const auto part = to.subspan(static_cast<size_t>(parameter.offset), static_cast<size_t>(parameter.padded_elements));
+    const Tensor master = set_->master(parameter.name).to(host_memory());
     if (slot.start == Formula::Start::parameter)
-      std::ranges::copy(set_->master(parameter.name).values<float>(), part.begin());
+      std::ranges::copy(master.values<float>(), part.begin());
     else
       std::ranges::fill(part, static_cast<float>(slot.value));
   }
+  values = values.to(set_->masters({0, 0}).memory());
   entries_.push_back({slot.name, values, true});
   return values;
 }
@@ -88,11 +92,19 @@ struct Update::Scratch {
 Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, const PerParameter& per_parameter,
                const MakeLoop& make)
     : set_(&set), nodes_(formula.nodes()), names_(formula.names()), scalars_(names_.size()) {
-  if (!set.masters({0, 0}).memory().is_host())
-    throw Error("[optimizer] parameters are on {}; formulas run on the host", set.masters({0, 0}).memory().device());
+  const Tensor masters = set.masters(set.all()), gradients = set.gradients(set.all());
+  const bool on_host = masters.memory().is_host(), narrowed = set.compute_dtype() != DType::f32;
+  if (!on_host && narrowed)
+    throw CannotRun(fmt::format("[optimizer] parameters are {} on {}; formulas run there in f32",
+                                name(set.compute_dtype()), masters.memory().device()));
   // Streams: the parameter, its gradient, then states.
-  streams_ = {set.masters(set.all()).values<float>().data(),
-              set.compute_dtype() == DType::f32 ? set.gradients(set.all()).values<float>().data() : nullptr};
+  streams_ = {static_cast<float*>(masters.data()), narrowed ? nullptr : static_cast<float*>(gradients.data())};
+  const auto bind = [&](Pass& pass) {
+    if (on_host)
+      pass.loop = make(pass.program);
+    else
+      pass.device = make_device_loop(pass.program, masters.memory());
+  };
   std::vector<int> stream_of;
   std::vector<Wanted> stores;
   for (const Formula::Slot& slot : formula.slots()) {
@@ -104,7 +116,7 @@ Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, co
     }
     scalar_states_.push_back({{}, -1});
     stream_of.push_back(slot.op == Op::parameter ? 0 : static_cast<int>(streams_.size()));
-    if (slot.op == Op::state) streams_.push_back(state.find_or_make(slot).values<float>().data());
+    if (slot.op == Op::state) streams_.push_back(static_cast<float*>(state.find_or_make(slot).data()));
     if (slot.now != slot.first) stores.push_back({slot.now, stream_of.back()});
   }
   all_.resize(nodes_.size());
@@ -135,12 +147,12 @@ Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, co
   for (const std::vector<int>& made : norms) {
     std::vector<Wanted> wanted;
     for (const int node : made) wanted.push_back({nodes_[at(node)].a, streams + static_cast<int>(wanted.size())});
-    Pass pass{make_program(formula, stream_of, wanted, streams + static_cast<int>(wanted.size())), {}, made};
-    pass.loop = make(pass.program);
+    Pass pass{make_program(formula, stream_of, wanted, streams + static_cast<int>(wanted.size())), {}, {}, made};
+    bind(pass);
     norm_passes_.push_back(std::move(pass));
   }
-  last_ = {make_program(formula, stream_of, stores, streams), {}, {}};
-  last_.loop = make(last_.program);
+  last_ = {make_program(formula, stream_of, stores, streams), {}, {}, {}};
+  bind(last_);
 }
 
 void Update::set(std::string_view scalar, double value) {
@@ -231,7 +243,8 @@ void Update::run_blocks(const Pass& pass, const Piece& piece, const float* numbe
   }
 }
 
-void Update::sum_norms(const Pass& pass, const std::vector<Piece>& pieces) {
+// Sums of squares, [piece x norms + norm].
+std::vector<double> Update::squares_on_host(const Pass& pass, const std::vector<Piece>& pieces) const {
   std::vector<Piece> chunks;
   std::vector<size_t> piece_of;
   for (size_t i = 0; i < pieces.size(); ++i)
@@ -253,20 +266,40 @@ void Update::sum_norms(const Pass& pass, const std::vector<Piece>& pieces) {
             sum_of_squares(scratch.results.data() + r * static_cast<size_t>(chunk), chunks[c].count);
     }
   });
+  std::vector<double> squares(pieces.size() * results);
+  for (size_t c = 0; c < chunks.size(); ++c)
+    for (size_t r = 0; r < results; ++r) squares[piece_of[c] * results + r] += sums[c * results + r];
+  return squares;
+}
+
+// Calls the loop of the device with the pieces and their numbers.
+template <class Call>
+auto Update::on_device(const Pass& pass, const std::vector<Piece>& pieces, Call call) const {
+  const std::vector<float> numbers = table(pass, pieces);
+  std::vector<DeviceLoop::Piece> parts;
+  for (size_t i = 0; i < pieces.size(); ++i)
+    parts.push_back({pieces[i].first, pieces[i].count, numbers.data() + i * pass.program.numbers.size()});
+  return call(*pass.device, std::span<float* const>(streams_), std::span<const DeviceLoop::Piece>(parts));
+}
+
+void Update::sum_norms(const Pass& pass, const std::vector<Piece>& pieces) {
+  const std::vector<double> squares =
+      pass.device ? on_device(pass, pieces, [](auto& loop, auto... with) { return loop.sums_of_squares(with...); })
+                  : squares_on_host(pass, pieces);
+  const size_t results = pass.norms.size();
   for (size_t r = 0; r < results; ++r) {
     const auto node = at(pass.norms[r]);
-    std::vector<double> squares(pieces.size());
-    for (size_t c = 0; c < chunks.size(); ++c) squares[piece_of[c]] += sums[c * results + r];
     double all = 0;
     for (size_t i = 0; i < pieces.size(); ++i) {
-      each_[node][pieces[i].parameter] = std::sqrt(squares[i]);
-      all += squares[i];
+      each_[node][pieces[i].parameter] = std::sqrt(squares[i * results + r]);
+      all += squares[i * results + r];
     }
     all_[node] = std::sqrt(all);
   }
 }
 
 void Update::store(ParameterSet::Range range, const std::vector<Piece>& pieces) {
+  if (last_.device) return on_device(last_, pieces, [](auto& loop, auto... with) { loop.run(with...); });
   const std::vector<float> numbers = table(last_, pieces);
   const Index first_line = range.first / line, lines = (range.first + range.count + line - 1) / line - first_line;
   const FloatingMode mode;

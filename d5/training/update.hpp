@@ -3,7 +3,9 @@
 // norms, where there are any (one more for norms of what depends on norms). Threads take parts of the arena; every
 // element is computed alone and sums are made of fixed chunks, so that neither threads nor ranges change a bit. The
 // rounding and denormal mode of the calling thread holds in all of them. In 16 bits the gradient is widened on the way
-// in, and the parameter is written to both regions. Parameters that are not trainable stay as they are.
+// in, and the parameter is written to both regions. Parameters that are not trainable stay as they are. On a device
+// programs run there (device_loop.hpp), in f32; what is one in all or one a parameter is computed here, so that norms
+// make the host wait.
 #pragma once
 
 #include <functional>
@@ -16,6 +18,8 @@
 #include "d5/training/program.hpp"
 
 namespace d5 {
+
+class DeviceLoop;
 
 // States by name: formulas of one optimizer share them.
 class UpdateState {
@@ -38,7 +42,7 @@ class Update {
  public:
   using PerParameter = std::function<double(std::string_view name, const ParameterSet::Parameter&)>;
   using MakeLoop = std::function<std::unique_ptr<Loop>(const Program&)>;
-  // The set and the states outlive it. Error where the parameters are on a device.
+  // The set and the states outlive it. CannotRun where the parameters are on a device that runs no formulas.
   Update(const Formula&, ParameterSet&, UpdateState&, const PerParameter&, const MakeLoop& = make_loop);
 
   void set(std::string_view scalar, double value);  // one that the formula does not use is ignored
@@ -52,8 +56,9 @@ class Update {
  private:
   struct Pass {
     Program program;
-    std::shared_ptr<const Loop> loop;
-    std::vector<int> norms;  // the nodes that it makes
+    std::shared_ptr<const Loop> loop;    // on the host
+    std::shared_ptr<DeviceLoop> device;  // or where the parameters are
+    std::vector<int> norms;              // the nodes that it makes
   };
   struct Piece {  // a part of a parameter
     size_t parameter;
@@ -65,6 +70,9 @@ class Update {
   void evaluate_uniforms(const std::vector<Piece>&);
   std::vector<float> table(const Pass&, const std::vector<Piece>&) const;
   void run_blocks(const Pass&, const Piece&, const float* numbers, Scratch&) const;
+  std::vector<double> squares_on_host(const Pass&, const std::vector<Piece>&) const;
+  template <class Call>
+  auto on_device(const Pass&, const std::vector<Piece>&, Call) const;
   void sum_norms(const Pass&, const std::vector<Piece>&);
   void store(ParameterSet::Range, const std::vector<Piece>&);
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// outside PLUGIN STALE OPTIMIZER: an installed libd5 runs the operator of PLUGIN and the optimizer of the last one, and
-// refuses STALE in plain words.
+// outside PLUGIN STALE OPTIMIZER SCHEME: an installed libd5 runs the operator of PLUGIN, the optimizer and the scheme
+// of the last two, and refuses STALE in plain words.
 #include <cstdio>
 #include <string>
 
 #include "d5/core/registry.hpp"
+#include "d5/distributed/communicators/threads.hpp"
 #include "d5/operators/operator.hpp"
 #include "d5/training/optimizer.hpp"
+#include "d5/training/scheme.hpp"
 
 namespace {
 
@@ -28,7 +30,7 @@ std::string reason_not_to_load(const char* path) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 4) return 2;
+  if (count != 5) return 2;
   expect(!d5::find_registered<d5::operators>("Double"), "without the plugin there is no operator Double");
   expect(reason_not_to_load(arguments[1]).empty(), "the plugin loads");
   const auto* entry = d5::find_registered<d5::operators>("Double");
@@ -61,5 +63,24 @@ int main(int count, char** arguments) {
   optimizer->new_input({.step = 1});
   optimizer->update(set.all());
   expect(w[0] == -0.5f && w[1] == 0.5f && w[2] == 0, "its step goes by the sign of the gradient");
+
+  expect(reason_not_to_load(arguments[4]).empty(), "the plugin with a scheme loads");
+  // Of two ranks with weights 0 and gradients 0 and 1, gradient descent leaves 0 and -1: they meet at -0.5.
+  float left[2] = {};
+  d5::run_ranks({.ranks = 2}, [&](d5::Communicator& ranks) {
+    d5::ParameterSet own;
+    own.add({.name = "w", .spec = {d5::DType::f32, {3}}});
+    own.freeze();
+    const auto sgd = d5::make_optimizer({"sgd", {{"learning_rate", 1.0}}}, own);
+    const auto scheme = d5::make_scheme("gossip", {}, &ranks);
+    scheme->begin_training({.parameters = own, .optimizer = *sgd, .make_optimizer = {}});
+    own.gradient("w").values<float>()[0] = static_cast<float>(ranks.rank());
+    const d5::Moment moment{.step = 1};
+    sgd->new_input(moment);
+    d5::Step step(own, *sgd, moment);
+    scheme->finish_step(step);
+    left[ranks.rank()] = own.master("w").values<float>()[0];
+  });
+  expect(left[0] == -0.5f && left[1] == -0.5f, "its ranks meet half way");
   return failures ? 1 : 0;
 }

@@ -1,21 +1,32 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """d5 train as a user meets it: a run and its record, the kill test, recipes in check mode, what is refused.
-Usage: train_test.py D5 SOURCE_FOLDER BACKENDS [KILLS]"""
+
+    train_test.py D5 SOURCE_FOLDER BACKENDS [--kills 5] [--only-kills]
+
+The kill test by hand: train_test.py build/bin/d5 . onednn,reference --kills 50 --only-kills"""
+import argparse
+import collections
 import json
 import os
 import random
 import re
-import signal
+import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-d5, source = str(Path(sys.argv[1]).resolve()), Path(sys.argv[2]).resolve()
-backends = sys.argv[3].split(",")
-kills = int(sys.argv[4]) if len(sys.argv) > 4 else 5
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("d5", type=lambda path: str(Path(path).resolve()))
+parser.add_argument("source", type=lambda path: Path(path).resolve())
+parser.add_argument("backends", type=lambda names: names.split(","))
+parser.add_argument("--kills", type=int, default=5, help="of a backend")
+parser.add_argument("--only-kills", action="store_true")
+arguments = parser.parse_args()
+d5, source, backends = arguments.d5, arguments.source, arguments.backends
 LITTLE = ("mlp --features 64 --width 16 --depth 1 --classes 4 --dataset generated-images --batch 32 "
           "--options channels=1;height=8;width=8;classes=4;strength=6 --samples 3200 --test-samples 200 "
           "--optimizer adam:learning_rate=0.01").split()
@@ -52,37 +63,116 @@ def train(*words):
     return result, (records(result) or [None])[0]
 
 
-def kill_at_random(backend, reference):
-    """Killed at random moments, resumed each time: the same weights in the end."""
+# Long enough to be killed in: 2000 steps of 20 epochs, and a checkpoint every 7.
+KILLED = ["--epochs", "20", "--every", "7"]
+
+
+def position(checkpoint):
+    """Epoch, batch and step of the checkpoint; None: there is none."""
+    try:
+        with open(checkpoint, "rb") as file:
+            length, = struct.unpack("<8xQ", file.read(16))
+            about = json.loads(file.read(length))["about"]
+    except FileNotFoundError:
+        return None
+    return about["epoch"], about["batch"], about["step"]
+
+
+def wait_for(condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def here():
+    """Processes whose folder is ours: the program and its child."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(process / "cwd") == os.path.realpath(folder):
+                found.append(process.name)
+        except OSError:  # it is gone, or not ours
+            pass
+    return found
+
+
+def phase(checkpoint, before, unfinished):
+    """Where the kill hit, from what it left."""
+    now = position(checkpoint)
+    if unfinished:
+        return "writing a checkpoint"
+    if now == before:
+        return "start, before a checkpoint"
+    _, batch, _ = now
+    return "the beginning of an epoch" if batch == 0 else "the end of an epoch, its test" if batch >= 93 else "within an epoch"
+
+
+def kill_at_random(backend):
+    """Killed at random moments while it trains, resumed each time: the same weights in the end. One that ends before it is killed is
+    looked at too, and another one begins."""
     rng = random.Random(backend)
-    checkpoints = f"kill-{backend}"
-    words = [d5, "train", *LITTLE, "--epochs", "3", "--backend", backend, "--checkpoint", checkpoints, "--every", "7",
-             "--resume", "--json", "--quiet"]
-    done = 0
-    while done < kills:
-        process = subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        time.sleep(startup * rng.uniform(0.3, 1.3))
+    whole = train(*KILLED, "--backend", backend)[1]["details"]["training"]
+    checkpoints = Path(folder) / f"kill-{backend}"
+    words = [*KILLED, "--backend", backend, "--checkpoint", checkpoints.name, "--resume"]
+    command = [d5, "train", *little(words), "--json", "--quiet"]
+    hit, finished, wrong, began = collections.Counter(), 0, [], time.monotonic()
+    record = train(*words)[1]  # the length of one with its checkpoints
+    length = record["details"]["training"]["seconds"]
+    startup = time.monotonic() - began - length
+    files = list(checkpoints.glob("*.d5c"))
+    expect(len(files) == 1, f"{backend}: one checkpoint file")
+    file = files[0]
+    part = Path(str(file) + ".part")
+
+    def is_wrong(one):
+        return one is None or one["details"]["training"]["weights_hash"] != whole["weights_hash"]
+
+    def fresh():
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    wrong += [0] if is_wrong(record) else []
+    fresh()
+    while sum(hit.values()) < arguments.kills:
+        before = position(file)
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if rng.random() < 0.2:  # anywhere, the start included
+            time.sleep(rng.uniform(0, startup))
+        else:  # it trains: a checkpoint is newer than its start
+            wait_for(lambda: position(file) != before or process.poll() is not None, 60)
+            time.sleep(rng.uniform(0, length / 3))
         alive = process.poll() is None
         process.kill()  # its child dies with it
-        process.communicate()
-        done += 1
-        if not alive:
-            break
-    time.sleep(0.2)
-    result, record = train("--epochs", "3", "--backend", backend, "--checkpoint", checkpoints, "--every", "7", "--resume")
-    same = record and record["details"]["training"]["weights_hash"] == reference
-    expect(same, f"{backend}: killed {done} times, resumed at step "
-           f"{record and record['details']['training']['resumed_at_step']}, bitwise equal", result.stdout + result.stderr)
+        out = process.communicate()[0]
+        if not wait_for(lambda: not here(), 10):
+            expect(False, f"{backend}: the child dies with the program", str(here()))
+        if alive:
+            hit[phase(file, before, part.exists())] += 1
+            continue
+        finished += 1
+        ended = [r for r in map(json.loads, out.splitlines()) if r["kind"] == "train"]
+        wrong += [finished] if is_wrong(ended[0] if ended else None) else []
+        fresh()
+    at = position(file)
+    result, record = train(*words)
+    resumed = record and record["details"]["training"]["resumed_at_step"]
+    wrong += ["the last"] if is_wrong(record) else []
+    print(f"{backend}: {length:.2f} s of training, killed in: " + ", ".join(f"{name} {count}" for name, count in hit.most_common()) +
+          f"; {finished} ended in between; the last one went on at step {resumed} of {whole['steps']}", flush=True)
+    expect(not wrong and resumed == (at[2] if at else 0), f"{backend}: killed {sum(hit.values())} times, resumed, bitwise equal",
+           f"{wrong}\n{result.stdout}{result.stderr}")
 
 
 with tempfile.TemporaryDirectory() as folder:
     environment = {**os.environ, "XDG_CACHE_HOME": folder + "/cache"}
+    train("--epochs", "1", "--backend", backends[0])  # the first one also looks at the machine
     for backend in backends:
-        if backend == backends[0]:
-            train("--epochs", "1", "--backend", backend)  # the first one also looks at the machine
-        begin = time.monotonic()
+        kill_at_random(backend)
+    if arguments.only_kills:
+        sys.exit(1 if failures else 0)
+    for backend in backends:
         result, record = train("--epochs", "3", "--backend", backend)
-        startup = time.monotonic() - begin
         good = result.returncode == 0 and record and record["status"] == "passed"
         expect(good, f"{backend}: trains", result.stdout + result.stderr)
         if not good:
@@ -96,7 +186,6 @@ with tempfile.TemporaryDirectory() as folder:
         expect(accuracy["ci95"][0] < accuracy["median"] <= accuracy["ci95"][1], f"{backend}: accuracy with its interval")
         again = train("--epochs", "3", "--backend", backend)[1]
         expect(again["details"]["training"]["weights_hash"] == training["weights_hash"], f"{backend}: the same weights again")
-        kill_at_random(backend, training["weights_hash"])
 
     first = backends[0]
     result, record = train("--epochs", "1", "--backend", first, "--target", "1.5")
@@ -111,10 +200,30 @@ with tempfile.TemporaryDirectory() as folder:
     result = run("run", "seeds", "--quiet")
     expect(result.returncode == 0 and result.stdout.count("the same weights, bit for bit") == 2,
            "d5 run RECORDS: agrees bit for bit", result.stdout + result.stderr)
+    result = run("compare", "seeds", "seeds", "--fail-on", "slower")
+    expect(result.returncode == 0 and "not faster than the first set allows" in result.stdout, "d5 compare: reference convergence",
+           result.stdout + result.stderr)
+    record = train("--epochs", "1", "--backend", first, "--price", "3.6")[1]
+    training = record["details"]["training"]
+    cost = record["metrics"]["cost_per_sample"]["median"] * training["samples"] / training["seconds"]
+    expect(abs(cost - 0.001) < 1e-9, "a price of an hour: the cost of a sample", str(cost))
     train("--epochs", "1", "--backend", first, "--export", "little.onnx")
     expect(Path(folder, "little.onnx").exists(), "exports ONNX")
     result = run("net", "little.onnx", "--backend", first, "--mode", "check", "--quiet")
     expect(result.returncode == 0, "what was exported runs", result.stdout + result.stderr)
+
+    drifting = ["--epochs", "1", "--trajectory", "drift", "--trajectory-every", "20"]
+    result = run("train", *little([*drifting, "--backend", ",".join(backends)]), "--json", "--quiet", "-o", "drift-records")
+    drift = [r["details"]["training"]["trajectory"] for r in records(result)]
+    expect(result.returncode == 0 and "steps" not in drift[0] and
+           all(d["steps"] == [0, 20, 40, 60, 80, 100] and d["all_l2"][0] == 0 and 0 < d["all_l2"][-1] < 0.1 * d["baseline_l2"][-1]
+               for d in drift[1:]), "backends drift apart, from the same weights", result.stdout + result.stderr)
+    expect(len(drift) == 1 or (Path(folder) / "drift-records/trajectories.csv").read_text().count("\n") ==
+           1 + (len(drift) - 1) * 6 * 5, "every step and parameter in a file")
+    drift = train(*drifting, "--backend", first)[1]["details"]["training"]["trajectory"]
+    expect(drift["all_l2"] == [0] * 6, "the baseline again: no drift at all")
+    result = run("train", *little([*drifting, "--backend", first, "--optimizer", "nesterov:learning_rate=0.01"]), "--quiet")
+    expect("weights less those of backend" in result.stdout, "optimizers: a table", result.stdout + result.stderr)
 
     for words, message in [
             (["--optimizer", "adam:learning_rat=1"], "learning_rate"),
@@ -125,6 +234,8 @@ with tempfile.TemporaryDirectory() as folder:
             (["--resume"], "--checkpoint"),
             (["--export", "a.txt"], ".onnx or .npz"),
             (["--task", "classificatio"], "classification"),
+            (["--task", "gan"], "task gan wants one"),
+            (["--trajectory", "drift", "--trajectory-every", "0"], "at least 1 is legal"),
             (["--normalise", "mea=1"], "mean")]:
         result = run("train", *little(words), "--backend", first)
         expect(result.returncode == 2 and message in result.stderr, f"refuses {' '.join(words)}", result.stdout + result.stderr)

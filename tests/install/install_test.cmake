@@ -14,7 +14,7 @@ file(COPY ${EXAMPLES}/ DESTINATION ${WORK}/examples)
 run(${CMAKE_COMMAND} -S ${WORK}/examples/plugin -B ${WORK}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER}
     -DCMAKE_BUILD_TYPE=${CONFIG} -DCMAKE_PREFIX_PATH=${WORK}/prefix)
 run(${CMAKE_COMMAND} --build ${WORK}/build)
-run(${WORK}/build/outside ${WORK}/build/double.so ${WORK}/build/stale.so ${WORK}/build/signum.so)
+run(${WORK}/build/outside ${WORK}/build/double.so ${WORK}/build/stale.so ${WORK}/build/signum.so ${WORK}/build/gossip.so)
 run(${WORK}/prefix/bin/d5 list optimizers --plugin ${WORK}/build/signum.so)
 
 # The installed program: the plugin by its option and by its variable, and files compiled against the installed headers.

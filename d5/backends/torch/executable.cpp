@@ -7,6 +7,7 @@
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -17,6 +18,7 @@
 
 #include <algorithm>
 
+#include "d5/backends/keeps_values.hpp"
 #include "d5/backends/kernel.hpp"
 #include "d5/backends/torch/account.hpp"
 #include "d5/backends/torch/library.hpp"
@@ -34,7 +36,7 @@ struct Slot {
   std::shared_ptr<BackwardEvents> events;     // where this forward's graph is observed
 };
 
-class TorchExecutable final : public Executable {
+class TorchExecutable final : public Executable, public KeepsValues {
  public:
   TorchExecutable(const Graph& graph, ParameterSet& parameters, const CompileOptions& options, at::Device device)
       : graph_(graph),
@@ -95,9 +97,21 @@ class TorchExecutable final : public Executable {
       results = torch::autograd::grad(roots_, leaf_values_, seeds_, /*retain_graph=*/again, /*create_graph=*/false,
                                       /*allow_unused=*/true);
     }
-    for (size_t i = 0; i < leaves_.size(); ++i)
-      if (!run.observer || !in_set_[leaves_[i]] || !results[i].defined())
-        keep(slot, leaves_[i], std::move(results[i]), run.add_gradients, options_.gradients_in_set);
+    kept_.clear();
+    made_.clear();
+    for (size_t i = 0; i < leaves_.size(); ++i) {
+      const int leaf = leaves_[i];
+      if (in_set_[leaf] && results[i].defined()) {
+        if (run.observer) continue;  // kept already
+        if (options_.gradients_in_set && !run.add_gradients) {
+          kept_.push_back(slot.gradients[leaf]);
+          made_.push_back(std::move(results[i]));
+          continue;
+        }
+      }
+      keep(slot, leaf, std::move(results[i]), run.add_gradients, options_.gradients_in_set);
+    }
+    copy_made();
     if (run.observer) slot.events->end();
   } catch (const c10::Error& error) {
     throw Error("[torch] {}: LibTorch: {}", graph_.name, first_line(error));
@@ -150,6 +164,27 @@ class TorchExecutable final : public Executable {
     const DType type = gradient && in_set_[i] ? parameters_.compute_dtype() : value.spec.dtype;
     return Tensor::view(type, value.spec.shape, tensor.data_ptr(), std::make_shared<at::Tensor>(tensor),
                         memory_of(device_));
+  }
+
+  // Not through the parameters themselves: autograd would take it for a change of what backward still reads.
+  void keep_values(std::span<const std::pair<std::string, std::string>> pairs, int slot_number) override try {
+    Slot& slot = at(slot_number);
+    const c10::DeviceGuard guard(device_);
+    kept_.clear();
+    made_.clear();
+    for (const auto& [parameter, name] : pairs) {
+      const int to = plan_.number(parameter), from = known(Role::value, name);
+      kept_.push_back(slot.values[to].variable_data());
+      made_.push_back(slot.values[from]);
+      if (!in_set_[to] || parameters_.compute(parameter).data() == parameters_.master(parameter).data()) continue;
+      const PlannedValue& value = plan_.values[to];
+      kept_.push_back(wrap(parameters_.master(parameter).data(), DType::f32, value.spec.shape, device_,
+                           stored_channels_last(value)));
+      made_.push_back(slot.values[from]);
+    }
+    copy_made();
+  } catch (const c10::Error& error) {
+    throw Error("[torch] {}: LibTorch: {}", graph_.name, first_line(error));
   }
 
   // The most that was allocated at once beside the set, activations included: on the host by this executable, on a
@@ -229,7 +264,7 @@ class TorchExecutable final : public Executable {
       }
     }
     if (add) parameters_.freeze();
-    const std::string where = device_.is_cpu() ? "host" : device_.str();
+    const std::string where = memory_of(device_).device();
     if (const std::string& there = parameters_.masters(parameters_.all()).memory().device(); there != where)
       throw Error("[executable] the parameters lie on {}, the executable runs on {}", there, where);
     for (size_t i = 0; i < plan_.values.size(); ++i) {
@@ -295,6 +330,14 @@ class TorchExecutable final : public Executable {
     return tensor.contiguous(channels_last_format(value.spec.shape.rank()));
   }
 
+  // All of them in one call: on a device one kernel instead of one for each.
+  void copy_made() {
+    const at::NoGradGuard no_gradients;
+    if (!kept_.empty()) at::_foreach_copy_(kept_, made_);
+    kept_.clear();
+    made_.clear();
+  }
+
   // A finished gradient of an input, to where it belongs.
   void keep(Slot& slot, int i, at::Tensor result, bool add, bool into_set) {
     const at::NoGradGuard no_gradients;
@@ -345,7 +388,7 @@ class TorchExecutable final : public Executable {
   std::vector<int> outputs_, leaves_;  // with gradients
   std::vector<Slot> slots_;
   Account account_;
-  std::vector<at::Tensor> inputs_, results_, roots_, seeds_, leaf_values_;  // of the call under way
+  std::vector<at::Tensor> inputs_, results_, roots_, seeds_, leaf_values_, kept_, made_;  // of the call under way
 };
 
 }  // namespace

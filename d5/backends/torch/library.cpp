@@ -214,6 +214,8 @@ std::optional<std::string> why_not_math(Math math, at::Device device) {
 void use(Math math, bool deterministic) {
   static std::optional<std::pair<Math, bool>> now;
   if (now == std::pair{math, deterministic}) return;
+  // cuBLAS repeats itself with a workspace of a fixed size alone, and LibTorch refuses it otherwise.
+  if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
   at::Context& context = at::globalContext();
   context.setFloat32MatmulPrecision(math == Math::bf16 ? "medium" : math == Math::tf32 ? "high" : "highest");
   context.setAllowTF32CuDNN(math == Math::tf32);
@@ -225,7 +227,7 @@ void use(Math math, bool deterministic) {
 }
 
 Memory& memory_of(at::Device device) {
-  if (device.is_cpu()) return host_memory();
+  if (device.is_cpu() && !std::getenv("D5_TORCH_HOST_AS_DEVICE")) return host_memory();
   static std::mutex mutex;
   static std::map<int, std::unique_ptr<DeviceMemory>> memories;
   const std::scoped_lock lock(mutex);

@@ -32,6 +32,8 @@ at::MemoryFormat channels_last_format(size_t rank);  // of 4 or 5 axes
 std::optional<std::string> why_not_math(Math, at::Device);
 void use(Math, bool deterministic);
 
+// With D5_TORCH_HOST_AS_DEVICE in the environment the host's memory is one of a device, called "cpu": what others may
+// only reach by copies. Tests see so what happens on a device where there is none.
 Memory& memory_of(at::Device);
 Facts library_facts();
 

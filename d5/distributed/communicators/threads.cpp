@@ -2,6 +2,7 @@
 #include "d5/distributed/communicators/threads.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -47,6 +48,10 @@ struct World {
   std::vector<std::atomic<int>> gone;       // -1: it is there; else for whom it gave up, itself where it just ended
   std::vector<std::atomic<int>> waits_for;  // -1: for nobody
   std::mutex windows;
+  // Those that are left meet here; the first that sees all of them makes their world.
+  std::mutex meeting;
+  std::vector<int> came;
+  std::shared_ptr<World> smaller;
 
   // The end of a chain of ranks of which each waits for the next.
   int culprit(int rank) const {
@@ -101,9 +106,7 @@ class ThreadWindow final : public Window {
 class ThreadTransport final : public Transport {
  public:
   ThreadTransport(std::shared_ptr<World> world, int rank) : Transport(rank, world->nodes), world_(std::move(world)) {}
-  ~ThreadTransport() override {
-    if (world_->gone[static_cast<size_t>(rank())] < 0) leave(rank());
-  }
+  ~ThreadTransport() override { leave(rank()); }
 
   bool done(Transfer& transfer) override {
     if (transfer.handle == 0) return true;
@@ -116,7 +119,7 @@ class ThreadTransport final : public Transport {
       // It may have been delivered just before the peer went.
       if (!state->done.load(std::memory_order_acquire)) {
         const int peer = world_->cause(transfer.peer);
-        if (world_->gone[static_cast<size_t>(rank())] < 0) leave(peer);
+        leave(peer);
         throw RankLost(peer, fmt::format("[communicator] rank {} is lost; rank {} was waiting for it", peer, rank()));
       }
     }
@@ -144,14 +147,9 @@ class ThreadTransport final : public Transport {
     // The first of a group makes its world; the pointer is a message, because all are in one process.
     std::shared_ptr<World> part;
     if (colour >= 0 && group.front().rank == rank()) {
-      std::vector<int> nodes, numbers(world_->nodes.size(), -1);
-      int next = 0;
-      for (const Wish& wish : group) {
-        int& number = numbers[static_cast<size_t>(world_->nodes[static_cast<size_t>(wish.rank)])];
-        if (number < 0) number = next++;
-        nodes.push_back(number);
-      }
-      part = std::make_shared<World>(std::move(nodes));
+      std::vector<int> members;
+      for (const Wish& wish : group) members.push_back(wish.rank);
+      part = std::make_shared<World>(nodes_among(members));
     }
     const std::vector<std::shared_ptr<World>*> made = tell_all(&part);
     const std::shared_ptr<World> joined = colour < 0 ? nullptr : *made[static_cast<size_t>(group.front().rank)];
@@ -167,8 +165,34 @@ class ThreadTransport final : public Transport {
 
   int abandon(int peer) override {
     const int lost = world_->culprit(peer);
-    if (world_->gone[static_cast<size_t>(rank())] < 0) leave(lost);
+    leave(lost);
     return lost;
+  }
+  std::optional<std::string> why_no_shrink() const override { return {}; }
+  std::unique_ptr<Transport> shrink() override {
+    leave((rank() + 1) % size());  // whoever still waits for this rank hears of it
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(time_limit());
+    bool counted = false;
+    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      const std::scoped_lock lock(world_->meeting);
+      std::vector<int>& came = world_->came;
+      if (!counted && !world_->smaller) came.push_back(rank());
+      counted = true;
+      const auto is_there = [&](int other) {
+        return std::ranges::find(came, other) != came.end() || world_->gone[static_cast<size_t>(other)] == other;
+      };
+      bool all = true;
+      for (int other = 0; other < size(); ++other) all = all && is_there(other);
+      if (!world_->smaller && (all || std::chrono::steady_clock::now() > limit)) {
+        std::ranges::sort(came);
+        world_->smaller = std::make_shared<World>(nodes_among(came));
+      }
+      if (!world_->smaller) continue;
+      const auto place = std::ranges::find(came, rank()) - came.begin();
+      if (place == static_cast<std::ptrdiff_t>(came.size()))
+        throw RankLost(rank(), fmt::format("[communicator] rank {} came too late: the others went on", rank()));
+      return std::make_unique<ThreadTransport>(world_->smaller, static_cast<int>(place));
+    }
   }
   using Transport::count;
 
@@ -202,6 +226,17 @@ class ThreadTransport final : public Transport {
   }
 
  private:
+  // The machines of some ranks, numbered anew.
+  std::vector<int> nodes_among(const std::vector<int>& members) const {
+    std::vector<int> nodes, numbers(world_->nodes.size(), -1);
+    int next = 0;
+    for (const int member : members) {
+      int& number = numbers[static_cast<size_t>(world_->nodes[static_cast<size_t>(member)])];
+      if (number < 0) number = next++;
+      nodes.push_back(number);
+    }
+    return nodes;
+  }
   static std::deque<Post>::iterator matching(std::deque<Post>& posts, const Post& other) {
     return std::ranges::find_if(posts, [&](const Post& p) { return p.source == other.source && p.tag == other.tag; });
   }
@@ -224,8 +259,10 @@ class ThreadTransport final : public Transport {
     return ended;
   }
 
+  // Nobody delivers to this rank any more, also what another of its threads posted after it had left before.
   void leave(int lost) {
-    world_->gone[static_cast<size_t>(rank())] = lost;
+    int there = -1;
+    world_->gone[static_cast<size_t>(rank())].compare_exchange_strong(there, lost);
     for (Mailbox& box : world_->mailboxes) {
       const std::scoped_lock lock(box.mutex);
       for (auto* posts : {&box.sends, &box.receives})
@@ -285,6 +322,7 @@ void run_ranks(const ThreadRanks& options, const std::function<void(Communicator
   auto transports = thread_transports(options.ranks, options.per_node);
   std::mutex mutex;
   std::exception_ptr first, first_lost;
+  bool any_ended = false;
   std::vector<std::thread> threads;
   for (auto& transport : transports)
     threads.emplace_back([&, own = std::move(transport)]() mutable {
@@ -292,6 +330,8 @@ void run_ranks(const ThreadRanks& options, const std::function<void(Communicator
       try {
         Communicator communicator(std::move(own));
         body(communicator);
+        const std::scoped_lock lock(mutex);
+        any_ended = true;
       } catch (const RankLost&) {
         const std::scoped_lock lock(mutex);
         if (!first_lost) first_lost = std::current_exception();
@@ -301,6 +341,7 @@ void run_ranks(const ThreadRanks& options, const std::function<void(Communicator
       }
     });
   for (std::thread& thread : threads) thread.join();
+  if (options.elastic && any_ended) return;
   if (first) std::rethrow_exception(first);
   if (first_lost) std::rethrow_exception(first_lost);
 }

@@ -14,6 +14,7 @@ std::vector<std::shared_ptr<Transport>> thread_transports(int n, int per_node = 
 struct ThreadRanks {
   int ranks = 1, per_node = 0;
   double time_limit_s = 60;
+  bool elastic = false;  // ranks that are lost are no error where one ends well
 };
 // Calls body on every rank and waits for all. A rank that throws is dead to the others, which end with RankLost; the
 // caller gets the error that came first.

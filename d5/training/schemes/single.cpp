@@ -7,7 +7,10 @@ namespace {
 
 class Single final : public Scheme {
  public:
-  Single(const Attributes& values, Communicator*) { values.check_names({}, "[scheme single]"); }
+  static constexpr const char* about = "one process: the optimizer steps at once";
+  static std::vector<Parameter> parameters() { return {}; }
+
+  Single(const Attributes&, Communicator*) {}
   void finish_step(Step& step) override { step.update(step.all()); }
 };
 

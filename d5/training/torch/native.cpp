@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // LibTorch's own optimizers, for comparison: what a user of that library runs. Part of the torch backend's module. They
-// work on views of the parameter set, in f32. `fused` calls the kernel that does a whole parameter in one pass (what
-// PyTorch's fused=True calls); without it the classes of torch::optim run, an operator a pass. Weight decay is theirs,
-// with exclusions as a parameter group of its own. The memory of torch:lbfgs cannot be seen: a checkpoint has none of
-// it.
+// work on views of the parameter set, in f32, where it lies. `fused` calls the kernel that does a whole parameter in
+// one pass (what PyTorch's fused=True calls); without it the classes of torch::optim run, an operator a pass. Weight
+// decay is theirs, with exclusions as a parameter group of its own. The memory of torch:lbfgs cannot be seen: a
+// checkpoint has none of it.
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adagrad.h>
 #include <ATen/ops/_fused_adam.h>
@@ -11,6 +11,7 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -19,6 +20,7 @@
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "d5/core/error.hpp"
 #include "d5/core/parallel.hpp"
@@ -70,6 +72,7 @@ class Native : public Optimizer {
     if (range.first != 0 || range.count != set_->elements())
       throw Error("[{}] elements {} to {} are to be updated; LibTorch's optimizers update all of them", name_,
                   range.first, range.first + range.count);
+    const c10::DeviceGuard guard(device_of(set_->masters({0, 0})));
     ready();
     step_all();
     set_->touch();
@@ -91,18 +94,20 @@ class Native : public Optimizer {
     values.fill_bytes(0);
     for (const ParameterSet::Parameter& p : set_->parameters())
       std::ranges::fill(values.slice(p.offset, p.padded_elements).values<float>(), static_cast<float>(start));
+    values = values.to(set_->masters({0, 0}).memory());
     states_.push_back({name, values, true});
     return values;
   }
-  Tensors parts(const Tensor& state, const Group& group) const {
-    Tensors result;
+  const Tensors& parts(const Tensor& state, const Group& group) {
+    Tensors& result = parts_[{state.data(), &group}];
+    if (!result.empty()) return result;
     for (size_t i = 0; i < group.offsets.size(); ++i)
       result.push_back(view(state.slice(group.offsets[i], group.parameters[i].numel())));
     return result;
   }
   // Steps done before this one, as fused kernels want them.
   Tensors steps(const Group& group, double count) const {
-    return Tensors(group.parameters.size(), at::scalar_tensor(count, at::kFloat));
+    return Tensors(group.parameters.size(), at::scalar_tensor(count, group.parameters.front().options()));
   }
   template <class Options>
   std::vector<torch::optim::OptimizerParamGroup> param_groups(const Options& options) const {
@@ -132,7 +137,14 @@ class Native : public Optimizer {
     optimizer.step();
   }
 
-  static at::Tensor view(const Tensor& t) { return at::from_blob(t.data(), {t.elements()}, at::kFloat); }
+  static at::Device device_of(const Tensor& t) {
+    return t.memory().is_host() ? at::Device(at::kCPU) : at::Device(t.memory().device());
+  }
+  static at::Tensor view(const Tensor& t) {
+    const at::Device device = device_of(t);
+    const auto options = at::dtype(at::kFloat).device(device);
+    return at::for_blob(t.data(), {t.elements()}).options(options).target_device(device).make_tensor();
+  }
 
   ParameterSet* set_;
   std::vector<Group> groups_;
@@ -140,6 +152,7 @@ class Native : public Optimizer {
   double base_rate_, rate_;
   std::string name_;
   std::vector<State> states_;
+  std::map<std::pair<const void*, const Group*>, Tensors> parts_;
 };
 
 const Parameter fused_parameter{"fused", "one kernel for each parameter, as with PyTorch's fused=True", true};
@@ -214,7 +227,7 @@ class TorchAdam final : public Native {
   void step_all() override {
     if (class_) return run<ParamState>(*class_);
     for (const Group& group : groups_) {
-      const Tensors means = parts(mean_, group), squares = parts(square_, group);
+      const Tensors &means = parts(mean_, group), &squares = parts(square_, group);
       const Tensors count = steps(group, static_cast<double>(moment_.step));
       const auto call = decoupled ? &at::_ops::_fused_adamw_::call : &at::_ops::_fused_adam_::call;
       call(group.parameters, group.gradients, means, squares, {}, count, rate_, beta1_, beta2_, group.decay, epsilon_,

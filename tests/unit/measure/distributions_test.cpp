@@ -74,5 +74,18 @@ TEST(Distributions, ChiSquareAgreesWithTables) {
   EXPECT_THROW(chi_square_tail(1, 0), Error);
 }
 
+// Expected values: the regularised incomplete beta function with 40 digits (mpmath 1.3).
+TEST(Distributions, StudentIsAccurate) {
+  EXPECT_DOUBLE_EQ(student_cdf(0, 5), 0.5);
+  expect_relative(student_cdf(-1, 1), 0.25, 1e-13);
+  expect_relative(student_cdf(-2, 5), 0.0509697394149291781, 1e-13);
+  expect_relative(student_cdf(-2.5, 7.25), 0.0199327603794572893, 1e-13);
+  expect_relative(student_cdf(-0.5, 30), 0.310361502442563643, 1e-13);
+  expect_relative(student_cdf(-10, 3), 0.00106419952920707503, 1e-12);
+  expect_relative(student_cdf(-6, 200.5), 4.5419842959133954e-9, 1e-11);
+  EXPECT_DOUBLE_EQ(student_cdf(2, 5), 1 - student_cdf(-2, 5));
+  EXPECT_THROW(student_cdf(1, 0), Error);
+}
+
 }  // namespace
 }  // namespace d5

@@ -6,8 +6,11 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+
+#include "d5/core/rng.hpp"
 
 namespace d5 {
 namespace {
@@ -110,6 +113,59 @@ TEST_F(CheckpointTest, TheLastGoodOneSurvivesAFullDisk) {
   EXPECT_THAT(message, HasSubstr("cannot be written"));
   EXPECT_EQ(read_checkpoint(file_).about, R"({"step":1})");
   EXPECT_FALSE(std::filesystem::exists(file_ + ".part"));
+}
+
+// Columns first, and one padded element behind every column: as blocked layouts have it, of 16-bit elements alone.
+class ColumnsFirst final : public Layout {
+ public:
+  ColumnsFirst(Index rows, Index columns) : rows_(rows), columns_(columns) {}
+  size_t bytes() const override { return static_cast<size_t>(columns_ * (rows_ + 1)) * 2; }
+  std::string name() const override { return "columns first"; }
+  void from_plain(const Tensor& plain, void* native) const override {
+    move(plain, [&](size_t p, size_t n) {
+      std::memcpy(static_cast<char*>(native) + 2 * n, static_cast<const char*>(plain.data()) + 2 * p, 2);
+    });
+  }
+  void to_plain(const void* native, const Tensor& plain) const override {
+    move(plain, [&](size_t p, size_t n) {
+      std::memcpy(static_cast<char*>(plain.data()) + 2 * p, static_cast<const char*>(native) + 2 * n, 2);
+    });
+  }
+
+ private:
+  template <class Copy>
+  void move(const Tensor& plain, Copy copy) const {
+    if (bits(plain.dtype()) != 16) throw Error("[test] this layout is of 16 bits");
+    for (Index r = 0; r < rows_; ++r)
+      for (Index c = 0; c < columns_; ++c)
+        copy(static_cast<size_t>(r * columns_ + c), static_cast<size_t>(c * (rows_ + 1) + r));
+  }
+  Index rows_, columns_;
+};
+
+// Masters in f32 keep all their bits in the layout of a parameter of 16 bits. 70,000 elements have three digits.
+TEST(CanonicalParameters, MastersOfBf16InItsLayout) {
+  const Index rows = 700, columns = 100;
+  for (const DType type : {DType::bf16, DType::f16}) {
+    ParameterSet set(type);
+    set.add({.name = "w",
+             .spec = {type, {rows, columns}},
+             .padded_elements = columns * (rows + 1),
+             .layout = "columns first",
+             .native = std::make_shared<ColumnsFirst>(rows, columns)});
+    set.freeze();
+    const Tensor value(DType::f32, {rows, columns});
+    fill_normal(value, Rng(3), 0, 1);
+    set_parameter(set, "w", value);
+    const auto native = static_cast<size_t>(5 * (rows + 1) + 7), plain = static_cast<size_t>(7 * columns + 5);
+    const auto master = set.master("w").values<float>();
+    EXPECT_EQ(master[native], value.values<float>()[plain]);
+    EXPECT_EQ(master[static_cast<size_t>(rows)], 0);
+    const Tensor rounded = value.cast(type).cast(DType::f32), compute = set.compute("w").cast(DType::f32);
+    EXPECT_EQ(compute.values<float>()[native], rounded.values<float>()[plain]);
+    const Tensor back = canonical_parameters(set).at(0).second;
+    EXPECT_EQ(std::memcmp(back.data(), value.data(), value.bytes()), 0);
+  }
 }
 
 }  // namespace

@@ -88,6 +88,37 @@ TEST(Resume, OnOnednnWithBatchNormalisation) {
   expect_same_when_broken_off(settings, "onednn", {2, 7});
 }
 
+// Masters in f32, weights in bf16 in whatever layout the backend likes.
+TEST(Resume, OnOnednnInBf16) {
+  std::unique_ptr<Backend> on;
+  try {
+    on = open_backend("onednn");
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
+  TrainingSettings settings = little_training();
+  settings.compute = DType::bf16;
+  settings.network = [](Index samples, Mode mode) {
+    const Attributes values{{"classes", int64_t{4}}, {"size", int64_t{16}}};
+    return build_network("lenet", values, samples, DType::bf16, mode);
+  };
+  const auto images = [](const std::string& part, Index samples) {
+    Attributes values{{"size", samples},       {"classes", int64_t{4}}, {"channels", int64_t{1}},
+                      {"height", int64_t{16}}, {"width", int64_t{16}},  {"part", part}};
+    return std::make_shared<const Augmented>(generate("generated-images", values),
+                                             std::vector<AugmentationStep>{{"normalise", {}}}, 1);
+  };
+  settings.train = images("train", 64);
+  settings.test = images("test", 16);
+  settings.batch = 16;
+  try {
+    Trainer(settings, *on);
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();  // a processor without it
+  }
+  expect_same_when_broken_off(settings, "onednn", {1, 6});
+}
+
 std::string refusal(const TrainingSettings& settings) {
   const auto on = open_backend("reference");
   try {

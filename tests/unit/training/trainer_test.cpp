@@ -190,6 +190,39 @@ TEST(Trainer, AccumulatedGradientsAreThoseOfTheWholeBatch) {
                   b[p].second.values<float>()[static_cast<size_t>(i)], 2e-6);
 }
 
+// 116 samples by 32: the last step has 20, as one batch or as 16 and 4. Each sample counts once.
+TEST(Trainer, AShortMicroBatchCountsAsManySamplesAsItHas) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.train = little_images("train", 116);
+  settings.stop.epochs = 1;
+  Trainer whole(settings, *on);
+  EXPECT_EQ(whole.run().samples, 116);
+  settings.accumulate = 2;
+  Trainer parts(settings, *on);
+  const TrainingResult result = parts.run();
+  EXPECT_EQ(result.steps, 4);
+  EXPECT_EQ(result.samples, 116);
+  EXPECT_TRUE(result.warnings.empty());
+  const NamedTensors a = canonical_parameters(whole.parameters()), b = canonical_parameters(parts.parameters());
+  for (size_t p = 0; p < a.size(); ++p)
+    for (Index i = 0; i < a[p].second.elements(); ++i)
+      EXPECT_NEAR(a[p].second.values<float>()[static_cast<size_t>(i)],
+                  b[p].second.values<float>()[static_cast<size_t>(i)], 2e-6);
+}
+
+TEST(Trainer, WhatIsLeftOutIsSaid) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.ranks = 3;
+  settings.batch = 16;
+  settings.stop.epochs = 1;
+  TrainingResult result;
+  trained(settings, *on, &result);
+  ASSERT_EQ(result.warnings.size(), 1u);
+  EXPECT_THAT(result.warnings[0], HasSubstr("the last 2 samples of an epoch's order are left out"));
+}
+
 TEST(Trainer, TheLastShortBatchIsTrainedOn) {
   const auto on = backend();
   TrainingSettings settings = little_training();
@@ -212,7 +245,8 @@ TEST(Trainer, RanksShareTheOrder) {
     settings.stop.epochs = 1;
     TrainingResult result;
     trained(settings, *on, &result);
-    EXPECT_EQ(result.steps, 320 / 3 / 16) << rank;
+    EXPECT_EQ(result.steps, 7) << rank;          // of 106 samples: six batches of 16, one of 10
+    EXPECT_EQ(result.samples, 3 * 106) << rank;  // the two that are left are nobody's
   }
 }
 
@@ -320,8 +354,9 @@ TEST(Trainer, EventsComeInOrderAndMayStop) {
   trained(settings, *on, &result);
   EXPECT_EQ(result.stopped, "enough");
   EXPECT_EQ(result.steps, 3);
-  const std::vector<std::string> step{"before sampling", "after sampling",        "before batch",
-                                      "after batch",     "before optimizer_step", "after optimizer_step"};
+  const std::vector<std::string> step{
+      "before sampling", "after sampling", "before batch", "before forward",        "after forward",
+      "before backward", "after backward", "after batch",  "before optimizer_step", "after optimizer_step"};
   std::vector<std::string> expected{"before training", "before epoch", "before training_set"};
   for (int i = 0; i < 3; ++i) expected.insert(expected.end(), step.begin(), step.end());
   expected.insert(expected.end(), {"after training_set", "before test_set", "before batch", "after batch",

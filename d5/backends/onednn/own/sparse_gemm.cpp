@@ -2,6 +2,8 @@
 // SparseGemm by a loop of our own: f32, forward.
 //   Y[i, :] = sum over the values of row i of value * B[column, :]
 // Columns of Y go in stretches, so that the rows of B in a stretch stay in the second cache while all rows of A pass.
+#include <cstring>
+
 #include "d5/backends/kernel.hpp"
 #include "d5/core/parallel.hpp"
 
@@ -44,10 +46,12 @@ inline __attribute__((always_inline)) void row_of_stretch(const Sparse& s, Index
 
 template <class Sum>
 inline __attribute__((always_inline)) void row_of(const Sparse& s, Index i, Index from) {
-  Sum sum{};
-  for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p)
-    sum += s.values[p] * *reinterpret_cast<const Sum*>(s.b + s.columns[p] * s.n + from);
-  *reinterpret_cast<Sum*>(s.y + i * s.n + from) = sum;
+  Sum sum{}, x;  // copied: as a template's argument Vector is no longer one of any alignment
+  for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
+    std::memcpy(&x, s.b + s.columns[p] * s.n + from, sizeof x);
+    sum += s.values[p] * x;
+  }
+  std::memcpy(s.y + i * s.n + from, &sum, sizeof sum);
 }
 
 D5_EVERY_ISA void rows(const Sparse& s, Index first, Index last) {

@@ -125,8 +125,21 @@ class MpiWindow final : public Window {
 
 }  // namespace
 
+namespace {
+
+// User-level failure mitigation: not in every library, so looked for when it runs.
+using Revoke = int (*)(MPI_Comm);
+using Shrink = int (*)(MPI_Comm, MPI_Comm*);
+Revoke revoke_function() { return reinterpret_cast<Revoke>(dlsym(RTLD_DEFAULT, "MPIX_Comm_revoke")); }
+Shrink shrink_function() { return reinterpret_cast<Shrink>(dlsym(RTLD_DEFAULT, "MPIX_Comm_shrink")); }
+
+}  // namespace
+
 void check_mpi(int code, const char* call) {
-  if (code != MPI_SUCCESS) throw Error("[mpi] {}: {}", call, text_of(code));
+  if (code == MPI_SUCCESS) return;
+  const std::string what = fmt::format("[mpi] {}: {}", call, text_of(code));
+  if (shrink_function()) throw RankLost(-1, what);  // with it, what fails does so because a rank is lost
+  throw Error("{}", what);
 }
 
 // ---- the watch
@@ -253,6 +266,7 @@ bool MpiTransport::done(Transfer& transfer) {
           "[communicator] rank {} sent more than the {} bytes that rank {} expects: do all ranks run the same "
           "program?",
           transfer.peer, transfer.expected, rank());
+    if (const Revoke revoke = revoke_function()) revoke(comm_);  // the others must not wait for this one
     throw RankLost(transfer.peer, fmt::format("[communicator] rank {} is lost; rank {} was waiting for it ({})",
                                               transfer.peer, rank(), text_of(code)));
   }
@@ -322,6 +336,25 @@ int MpiTransport::abandon(int peer) {
   MPI_Group_free(&world);
   MPI_Group_free(&group);
   return here == MPI_UNDEFINED ? peer : here;
+}
+
+std::optional<std::string> MpiTransport::why_no_shrink() const {
+  if (shrink_function() && revoke_function()) return {};
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string version(text, static_cast<size_t>(length));
+  return fmt::format("{} has no MPIX_Comm_shrink (ULFM); Open MPI 5 has",
+                     version.substr(0, version.find_first_of(",\n")));
+}
+
+std::unique_ptr<Transport> MpiTransport::shrink() {
+  if (const auto reason = why_no_shrink()) throw Error("[communicator] elastic is off: {}", *reason);
+  revoke_function()(comm_);
+  MPI_Comm left;
+  check_mpi(shrink_function()(comm_, &left), "MPIX_Comm_shrink");
+  auto watch = std::make_shared<MpiWatch>(left);
+  return std::make_unique<MpiTransport>(left, std::move(watch));
 }
 
 void MpiTransport::plain_loop(const Operation& op, std::span<double> ends) {

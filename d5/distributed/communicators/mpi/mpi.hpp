@@ -54,6 +54,8 @@ class MpiTransport final : public Transport {
   std::optional<std::string> why_no_library(const Operation&) const override;
   void run_library(const Operation&) override;
   int abandon(int peer) override;
+  std::optional<std::string> why_no_shrink() const override;
+  std::unique_ptr<Transport> shrink() override;
   void plain_loop(const Operation&, std::span<double> ends);
   using Transport::count;
   MPI_Comm communicator() const { return comm_; }

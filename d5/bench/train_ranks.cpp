@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/bench/train_ranks.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <sstream>
+
+#include "d5/bench/progress.hpp"
+#include "d5/bench/train_case.hpp"
+#include "d5/bench/train_session.hpp"
+#include "d5/core/parallel.hpp"
+#include "d5/core/plugins.hpp"
+#include "d5/core/rng.hpp"
+#include "d5/distributed/communicators/threads.hpp"
+#include "d5/distributed/launch.hpp"
+#include "d5/measure/clock.hpp"
+
+namespace d5 {
+namespace {
+
+constexpr std::string_view mark = "d5-train ";
+
+void tell(const Json& what) { std::cout << fmt::format("{}{}\n", mark, what.dump()) << std::flush; }
+
+std::vector<std::string> cluster_hosts() {
+  std::vector<std::string> hosts;
+  const char* const list = std::getenv("D5_CLUSTER_HOSTS");
+  std::istringstream parts(list ? list : "");
+  for (std::string host; std::getline(parts, host, ',');) hosts.push_back(host);
+  return hosts;
+}
+
+std::string text_of_file(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// A file for the case, gone with it.
+class Letter {
+ public:
+  explicit Letter(const Json& contents)
+      : path_(std::filesystem::temp_directory_path() / fmt::format("d5-train-{}.json", getpid())) {
+    std::ofstream(path_) << contents.dump();
+  }
+  ~Letter() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Ranks that ended by themselves, for a reason that would be the same again.
+struct Final {
+  std::string why;
+  bool usage;
+};
+
+// When rank 0 takes its first step, and which one.
+using Began = std::function<void(Index step)>;
+
+std::optional<std::filesystem::file_time_type> written(const std::string& file) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  return error ? std::nullopt : std::optional(time);
+}
+
+// What one rank does. Elastic: where a rank is lost the others make a communicator of those that are left and go on
+// from the last checkpoint; each keeps its batch, so that of all ranks is smaller from there on. True: it is rank 0
+// that ends.
+bool train_as_rank(Json fields, Depth depth, Communicator& all, const std::function<Began(bool tells)>& began,
+                   Outcome& outcome) {
+  const bool elastic = fields.at("elastic");
+  const std::string file = checkpoint_file(fields, fields.at("ranks"));
+  const auto before = written(file);
+  std::optional<Communicator> left;
+  Json shrunk = Json::array();
+  for (Communicator* now = &all;;) {
+    const bool tells = now->rank() == 0;
+    try {
+      const double lost = now_seconds();
+      const Began told = began(tells);
+      outcome = run_training(fields, depth, now, [&](Index step) {
+        if (!shrunk.empty() && !shrunk.back().contains("recovery_s")) {
+          shrunk.back()["resumed_at"] = step;
+          shrunk.back()["recovery_s"] = shrunk.back()["shrink_s"].get<double>() + now_seconds() - lost;
+        }
+        if (told) told(step);
+      });
+      now->barrier();
+      if (!shrunk.empty()) outcome.details["training"]["shrunk"] = shrunk;
+      return tells;
+    } catch (const RankLost& error) {
+      if (!elastic) throw;
+      const double lost = now_seconds();
+      const int ranks = now->size();
+      Communicator fewer = now->shrink();
+      if (fewer.size() == ranks) throw;  // nobody was lost
+      shrunk.push_back({{"why", error.what()}, {"ranks", fewer.size()}, {"shrink_s", now_seconds() - lost}});
+      left.emplace(std::move(fewer));
+      now = &*left;
+      if (written(file) != before) fields["resume"] = true;
+    }
+  }
+}
+
+Outcome train_by_mpirun(const Json& fields, Depth depth, const Began& began) {
+  open_communicator("mpi");  // why it is off is said here
+  const Json request = {{"fields", fields}, {"depth", std::string(name(depth))}};
+  const Letter letter(request);
+  LaunchedRanks ranks(mpirun_command(
+      fields.at("ranks"),
+      {.mpirun = "mpirun", .hosts = cluster_hosts(), .mpirun_options = {}, .elastic = fields.at("elastic")},
+      {own_program(), "train-rank", letter.path()}));
+  std::optional<Outcome> outcome;
+  std::optional<Final> ended;
+  for (std::string line; ranks.next_line(line);) {
+    const size_t at = line.find(mark);
+    const Json told = at == std::string::npos ? Json() : Json::parse(line.substr(at + mark.size()), nullptr, false);
+    if (!told.is_object())
+      ranks.remember(line);
+    else if (told.contains("progress"))
+      report_progress(told["progress"], told.value("fraction", 0.0));
+    else if (told.contains("began"))
+      began(told["began"]);
+    else if (told.contains("final"))
+      ended = Final{told["final"], told.at("usage")};
+    else
+      outcome = Outcome{told.at("status"), told.at("reason"), told.at("details")};
+  }
+  if (ended) {
+    if (ended->usage) throw UsageError("{}", ended->why);
+    throw Diverged("{}", ended->why);
+  }
+  // mpirun counts a rank that was lost as its failure, also where the others went on to the end.
+  if (!outcome || (!ranks.succeeded() && !fields.at("elastic").get<bool>())) throw Error("{}", ranks.last_words());
+  return *outcome;
+}
+
+Outcome train_by_threads(const Json& fields, Depth depth, const Began& began) {
+  Outcome outcome;
+  run_ranks({.ranks = fields.at("ranks").get<int>(),
+             .per_node = fields.at("ranks_per_node").get<int>(),
+             .time_limit_s = fields.at("rank_limit").get<double>(),
+             .elastic = fields.at("elastic")},
+            [&](Communicator& communicator) {
+              Outcome own;
+              const auto tells = [&](bool is_first) { return is_first ? began : Began(); };
+              if (train_as_rank(fields, depth, communicator, tells, own)) outcome = std::move(own);
+            });
+  return outcome;
+}
+
+// Ranks that are lost are started again, from the last checkpoint of this run.
+Outcome train_with_restarts(Json fields, Depth depth) {
+  const Index restarts = fields.at("restarts");
+  const std::string file = checkpoint_file(fields, fields.at("ranks"));
+  const auto before = written(file);
+  Json happened = Json::array();
+  for (double lost = 0;;) {
+    const Began began = [&](Index step) {
+      if (happened.empty() || happened.back().contains("recovery_s")) return;
+      happened.back()["resumed_at"] = step;
+      happened.back()["recovery_s"] = now_seconds() - lost;
+    };
+    try {
+      Outcome outcome = fields.at("communicator") == "mpi" ? train_by_mpirun(fields, depth, began)
+                                                           : train_by_threads(fields, depth, began);
+      if (!happened.empty()) outcome.details["training"]["restarts"] = happened;
+      return outcome;
+    } catch (const UsageError&) {
+      throw;
+    } catch (const Diverged&) {
+      throw;
+    } catch (const Error& error) {
+      lost = now_seconds();
+      if (static_cast<Index>(happened.size()) == restarts) {
+        if (restarts == 0) throw;
+        throw Error("{} (after {} restarts)", error.what(), restarts);
+      }
+      happened.push_back({{"why", error.what()}});
+      if (written(file) != before) fields["resume"] = true;
+      report_progress(fmt::format("restart {} of {}: {}", happened.size(), restarts, error.what()), 0);
+    }
+  }
+}
+
+}  // namespace
+
+Outcome train_by_ranks(const Json& fields, Depth depth) {
+  Outcome outcome = train_with_restarts(fields, depth);
+  const int ranks = fields.at("ranks"), threads = fields.at("threads");
+  if (ranks * threads > usable_cores())
+    outcome.details["warnings"].push_back(
+        fmt::format("{} ranks with {} threads each share {} cores: this measures contention, not scaling", ranks,
+                    threads, usable_cores()));
+  return outcome;
+}
+
+namespace {
+
+// What must be the same on all ranks, by hash: else they would wait for each other, or worse.
+void check_equal(Communicator& communicator, const std::string& request) {
+  std::string program;
+  Dl_info library{};
+  dladdr(reinterpret_cast<void*>(&train_rank_main), &library);
+  for (const std::string& part : {own_program(), std::string(library.dli_fname ? library.dli_fname : "")})
+    program += fmt::format("{:016x} ", stream_of(text_of_file(part)));
+  const std::vector<uint64_t> mine{stream_of(program), stream_of(request)};
+  std::vector<uint64_t> all(mine.size() * static_cast<size_t>(communicator.size()));
+  communicator.run({.collective = Collective::allgather,
+                    .input = mine.data(),
+                    .output = all.data(),
+                    .count = static_cast<int64_t>(mine.size()),
+                    .dtype = DType::u64});
+  for (size_t rank = 1; rank < static_cast<size_t>(communicator.size()); ++rank) {
+    if (all[2 * rank] != all[0])
+      throw UsageError("[train] rank {} is another program than rank 0: install the same deep500 on all machines",
+                       rank);
+    if (all[2 * rank + 1] != all[1])
+      throw UsageError("[train] rank {} has another case than rank 0: all ranks need the same recipe", rank);
+  }
+}
+
+}  // namespace
+
+int train_rank_main(const std::string& file) {
+  for (const std::string& library : plugins_of_environment()) load_plugin(library);
+  const communicators::Entry& entry = open_communicator("mpi");
+  std::shared_ptr<Transport> world = entry.world();
+  try {
+    if (access(file.c_str(), R_OK) != 0)
+      throw Error("[train] rank {} cannot read {}: machines need a folder in common", world->rank(), file);
+    const std::string text = text_of_file(file);
+    const Json request = Json::parse(text);
+    const Json& fields = request.at("fields");
+    set_threads(fields.at("threads").get<int>());
+    Communicator communicator(world);
+    check_equal(communicator, text);
+    communicator.set_time_limit(fields.at("rank_limit").get<double>());
+    if (fields.at("elastic").get<bool>())
+      if (const auto reason = world->why_no_shrink()) throw UsageError("[train] elastic is off: {}", *reason);
+    const auto began = [](bool tells) -> Began {
+      if (!tells) return {};
+      set_progress_listener([](const std::string& text, double fraction) {
+        tell({{"progress", text}, {"fraction", fraction}});
+      });
+      return [](Index step) { tell({{"began", step}}); };
+    };
+    Outcome outcome;
+    const Depth depth = parse_depth(request.at("depth").get<std::string>());
+    if (train_as_rank(fields, depth, communicator, began, outcome))
+      tell({{"status", outcome.status}, {"reason", outcome.reason}, {"details", outcome.details}});
+    if (outcome.details.value("training", Json::object()).contains("shrunk")) {
+      std::cout << std::flush;
+      _exit(0);  // ranks are missing where the library would meet all of them
+    }
+  } catch (const std::exception& error) {
+    const bool usage = dynamic_cast<const UsageError*>(&error) != nullptr;
+    if (usage || dynamic_cast<const Diverged*>(&error)) tell({{"final", error.what()}, {"usage", usage}});
+    entry.abort(*world, error.what());
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace d5

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training by several ranks: threads of this process, or processes that mpirun starts, of which rank 0 tells how far
+// it is and how it ended.
+#pragma once
+
+#include "d5/bench/session.hpp"
+
+namespace d5 {
+
+class Communicator;
+
+// What rank 0 says of it. Error with one message where a rank fails.
+Outcome train_by_ranks(const Json& fields, Depth);
+
+// The process of one rank; `file` holds the case.
+int train_rank_main(const std::string& file);
+
+}  // namespace d5

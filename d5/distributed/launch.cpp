@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/distributed/launch.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "d5/core/error.hpp"
+#include "d5/core/parallel.hpp"
+#include "d5/measure/clock.hpp"
+
+namespace d5 {
+namespace {
+
+std::string output_of(const std::string& command) {
+  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
+  if (!pipe) return "";
+  std::string text;
+  char buffer[512];
+  while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, n);
+  pclose(pipe);
+  return text;
+}
+
+}  // namespace
+
+std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+std::vector<std::string> mpirun_command(int ranks, const LaunchOptions& options,
+                                        const std::vector<std::string>& rank_program) {
+  const auto is_plain = [](unsigned char c) { return std::isalnum(c) || std::strchr("/._+-", c); };
+  if (!std::ranges::all_of(options.mpirun, is_plain))
+    throw UsageError("[mpirun] --mpirun '{}' is no name of a program; its options are given by --mpirun-option",
+                     options.mpirun);
+  const std::string version = output_of(options.mpirun + " --version");
+  std::string program = output_of("command -v " + options.mpirun);
+  while (!program.empty() && std::isspace(static_cast<unsigned char>(program.back()))) program.pop_back();
+  std::vector<std::string> command{program};
+  const auto add = [&](std::initializer_list<const char*> words) {
+    command.insert(command.end(), words.begin(), words.end());
+  };
+  const bool open_mpi = version.find("Open MPI") != std::string::npos || version.find("OpenRTE") != std::string::npos;
+  if (!open_mpi && version.find("HYDRA") == std::string::npos && version.find("mpich") == std::string::npos)
+    throw UsageError(
+        "[mpirun] '{} --version' says nothing of Open MPI or MPICH; install one (Debian: openmpi-bin), name it "
+        "with --mpirun, or use --communicator threads",
+        options.mpirun);
+  if (open_mpi) {
+    const bool five = version.find("Open MPI) 5") != std::string::npos || version.find("PRRTE") != std::string::npos;
+    if (geteuid() == 0) add({"--allow-run-as-root"});
+    five ? add({"--map-by", ":OVERSUBSCRIBE"}) : add({"--oversubscribe"});
+    add({"--bind-to", "none"});
+    if (five && options.elastic) add({"--with-ft", "ulfm"});
+    const int here = options.hosts.empty() ? ranks : 1;
+    if (here > usable_cores() || !options.hosts.empty()) add({"--mca", "mpi_yield_when_idle", "1"});
+  }
+  if (!options.hosts.empty()) {
+    const size_t n = options.hosts.size();
+    std::string list;
+    for (size_t i = 0; i < n; ++i) {
+      const size_t slots = (static_cast<size_t>(ranks) + n - 1 - i) / n;
+      if (slots > 0) list += fmt::format("{}{}:{}", list.empty() ? "" : ",", options.hosts[i], slots);
+    }
+    command.insert(command.end(), {open_mpi ? "-H" : "-hosts", list});
+  }
+  command.insert(command.end(), options.mpirun_options.begin(), options.mpirun_options.end());
+  command.insert(command.end(), {"-n", std::to_string(ranks)});
+  command.insert(command.end(), rank_program.begin(), rank_program.end());
+  return command;
+}
+
+LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("[mpirun] no pipe: {}", std::strerror(errno));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  const int error = posix_spawnp(&pid_, words[0], &actions, nullptr, words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  output_ = ends[0];
+  if (error == 0) return;
+  pid_ = -1;
+  close(output_);
+  throw Error("[mpirun] {} cannot be started: {}", command.front(), std::strerror(error));
+}
+
+LaunchedRanks::~LaunchedRanks() { end(); }
+
+void LaunchedRanks::end() noexcept {
+  if (pid_ > 0) {
+    kill(pid_, SIGTERM);  // mpirun ends its ranks
+    for (int tenths = 0; tenths < 50 && waitpid(pid_, &status_, WNOHANG) == 0; ++tenths) usleep(100000);
+    if (waitpid(pid_, &status_, WNOHANG) == 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, &status_, 0);
+    }
+    status_ = status_ == 0 ? -1 : status_;
+  }
+  pid_ = -1;
+  if (output_ >= 0) close(output_);
+  output_ = -1;
+}
+
+bool LaunchedRanks::next_line(std::string& line) {
+  constexpr double grace_s = 30;
+  for (;;) {
+    if (const size_t at = pending_.find('\n'); at != std::string::npos) {
+      line = pending_.substr(0, at);
+      pending_.erase(0, at + 1);
+      if (line.starts_with("d5: ") && gave_up_ == 0) gave_up_ = now_seconds();
+      return true;
+    }
+    if (output_ < 0) return false;
+    pollfd waits{output_, POLLIN, 0};
+    const int ready = poll(&waits, 1, 1000);
+    if (gave_up_ > 0 && now_seconds() - gave_up_ > grace_s) {
+      end();
+      return false;
+    }
+    if (ready <= 0) continue;
+    char buffer[65536];
+    const ssize_t n = read(output_, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n > 0) {
+      pending_.append(buffer, static_cast<size_t>(n));
+      continue;
+    }
+    close(output_);
+    output_ = -1;
+    waitpid(pid_, &status_, 0);
+    pid_ = -1;
+    if (!pending_.empty()) pending_ += '\n';
+  }
+}
+
+bool LaunchedRanks::succeeded() { return pid_ < 0 && status_ == 0; }
+
+void LaunchedRanks::remember(const std::string& line) {
+  if (!line.empty()) log_.push_back(line);
+}
+
+std::string LaunchedRanks::last_words() const {
+  for (const std::string& line : log_)
+    if (line.starts_with("d5: ")) return line.substr(4);
+  for (const std::string& line : log_)
+    if (line.find("process rank") != std::string::npos || line.find("Process name") != std::string::npos)
+      return "[mpirun] " + line;
+  std::string all = "[mpirun] the ranks ended before their work did";
+  for (size_t i = log_.size() > 12 ? log_.size() - 12 : 0; i < log_.size(); ++i) all += "\n  " + log_[i];
+  return all;
+}
+
+}  // namespace d5

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command that starts ranks: mpirun of Open MPI 4 and 5, or of MPICH.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace d5 {
+
+struct LaunchOptions {
+  std::string mpirun = "mpirun";
+  std::vector<std::string> hosts;           // of ranks, in turn; empty: this machine
+  std::vector<std::string> mpirun_options;  // further ones of the user
+  bool elastic = false;                     // a rank that is lost does not end the others, where mpirun can do that
+};
+
+// UsageError where it is no mpirun that is known.
+std::vector<std::string> mpirun_command(int ranks, const LaunchOptions&, const std::vector<std::string>& program);
+std::string own_program();  // the file of this process
+
+// Ranks under way: what they and mpirun print, in this process's group.
+class LaunchedRanks {
+ public:
+  explicit LaunchedRanks(const std::vector<std::string>& command);
+  ~LaunchedRanks();  // ends what still runs
+  LaunchedRanks(const LaunchedRanks&) = delete;
+  LaunchedRanks& operator=(const LaunchedRanks&) = delete;
+
+  // False: there are no more, the job has ended. Once a rank has said why it gives up ("d5: ..."), the others have half
+  // a minute to end.
+  bool next_line(std::string&);
+  bool succeeded();                        // after that: all ranks ended well
+  std::string last_words() const;          // a rank's own, else mpirun's on which rank it lost, else the last lines
+  void remember(const std::string& line);  // of what is not understood otherwise
+
+ private:
+  void end() noexcept;
+  int pid_ = -1, output_ = -1, status_ = 0;
+  std::string pending_;
+  std::vector<std::string> log_;
+  double gave_up_ = 0;
+};
+
+}  // namespace d5

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/training/saved_training.hpp"
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "d5/measure/clock.hpp"
+#include "d5/training/checkpoint_parts.hpp"
+
+namespace d5 {
+namespace {
+
+using Json = nlohmann::json;
+
+Json to_json(const CurvePoint& p) {
+  return {p.epoch, p.step, p.seconds, p.loss, p.quality, p.test_loss, p.test_quality, p.learning_rate};
+}
+
+CurvePoint point_from(const Json& p) {
+  return {p.at(0), p.at(1), p.at(2), p.at(3), p.at(4), p.at(5), p.at(6), p.at(7)};
+}
+
+Json identity_of(const TrainingSettings& settings) {
+  const std::string& identity = settings.checkpoint.identity;
+  return identity.empty() ? Json::object() : Json::parse(identity);
+}
+
+// One field of a run that a checkpoint was not made with.
+void check_identity(const std::string& file, const Json& saved, const Json& now) {
+  for (const auto& [name, value] : now.items())
+    if (const auto found = saved.find(name); found == saved.end() || *found != value)
+      throw UsageError("[checkpoint] {} is of another training: {} is {} there and {} here", file, name,
+                       found == saved.end() ? "unknown" : found->dump(), value.dump());
+}
+
+std::string about(const TrainingSettings& settings, const SavedPosition& at, uint64_t layout_hash,
+                  const TrainingResult& r) {
+  // What ended by its time or its steps can go on.
+  const bool over = r.stopped == "epochs" || r.stopped == "target" || r.stopped == "plateau";
+  Json about = {{"identity", identity_of(settings)},
+                {"layout_hash", fmt::format("{:016x}", layout_hash)},
+                {"seed", settings.seed},
+                {"epoch", at.epoch},
+                {"batch", at.batch},
+                {"step", at.step},
+                {"first", at.first},
+                {"micro_batch", at.micro_batch},
+                {"ranks", settings.ranks},
+                {"samples", r.samples},
+                {"seconds", at.seconds},
+                {"test_seconds", r.test_seconds},
+                {"checkpoint_seconds", r.checkpoint_seconds},
+                {"times", {r.times.whole, r.times.input, r.times.operators, r.times.optimizer}},
+                {"step_block", r.step_block},
+                {"stopped", over ? r.stopped : ""},
+                {"curve", Json::array()},
+                {"qualities", at.qualities}};
+  for (const CurvePoint& point : r.curve) about["curve"].push_back(to_json(point));
+  if (r.seconds_to_target) about["to_target"] = {*r.seconds_to_target, *r.epochs_to_target};
+  return about.dump();
+}
+
+void read_about(const Json& about, const Checkpoint& saved, SavedPosition& at, TrainingResult& r) {
+  const Index micro_batch = about.value("micro_batch", at.micro_batch);
+  at.epoch = about.at("epoch");
+  at.batch = about.at("batch");
+  at.first = about.value("first", Index{0});
+  if (micro_batch != at.micro_batch) {  // batches are others from here on
+    at.first += at.batch * micro_batch;
+    at.batch = 0;
+  }
+  r.resumed_at = at.step = about.at("step");
+  at.seconds = about.at("seconds");
+  at.qualities = about.at("qualities").get<std::vector<double>>();
+  r.samples = about.at("samples");
+  r.test_seconds = about.at("test_seconds");
+  r.checkpoint_seconds = about.at("checkpoint_seconds");
+  const Json& times = about.at("times");
+  r.times = {times.at(0), times.at(1), times.at(2), times.at(3)};
+  r.step_block = about.at("step_block");
+  if (at.step >= r.step_block) {
+    const auto seconds = saved.at("seconds of steps").values<double>();
+    r.step_seconds.assign(seconds.begin(), seconds.end());
+  }
+  r.stopped = about.at("stopped");
+  for (const Json& point : about.at("curve")) r.curve.push_back(point_from(point));
+  if (const auto reached = about.find("to_target"); reached != about.end()) {
+    r.seconds_to_target = reached->at(0);
+    r.epochs_to_target = reached->at(1);
+  }
+}
+
+}  // namespace
+
+Tensor as_section(std::vector<double>& values) {
+  return Tensor::view(DType::f64, {static_cast<Index>(values.size())}, values.data());
+}
+
+void save_training(const TrainingSettings& settings, const SavedPosition& at, uint64_t layout_hash,
+                   NamedTensors tensors, TrainingResult& result, const SumOverRanks& sum) {
+  const double begin = now_seconds();
+  if (!result.step_seconds.empty()) tensors.emplace_back("seconds of steps", as_section(result.step_seconds));
+  const std::string text = about(settings, at, layout_hash, result);
+  try {
+    if (settings.ranks > 1)
+      write_parts(settings.checkpoint.file, text, tensors, {settings.rank, settings.ranks, sum});
+    else
+      write_checkpoint(settings.checkpoint.file, text, tensors);
+  } catch (const Error& error) {
+    const std::string warning = fmt::format("step {}: {}; the last good one stays", at.step, error.what());
+    if (result.warnings.size() < 20) result.warnings.push_back(warning);
+  }
+  result.checkpoint_seconds += now_seconds() - begin;
+}
+
+bool load_training(const TrainingSettings& settings, SavedPosition& at, TrainingResult& result,
+                   const std::function<void(const Checkpoint&)>& restore) {
+  const auto& places = settings.checkpoint;
+  const std::string& file = access(places.file.c_str(), F_OK) == 0 ? places.file : places.from;
+  if (file.empty() || access(file.c_str(), F_OK) != 0) return false;
+  Checkpoint saved = read_checkpoint(file);
+  try {
+    check_identity(file, Json::parse(saved.about).at("identity"), identity_of(settings));
+    read_parts(file, saved, settings.rank, settings.ranks);
+    const Json about = Json::parse(saved.about);
+    restore(saved);
+    read_about(about, saved, at, result);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error("[checkpoint] {} does not fit this training: {}", file, error.what());
+  } catch (const Json::exception& error) {
+    throw Error("[checkpoint] {} is damaged: {}", file, error.what());
+  }
+  return true;
+}
+
+void add_network(NamedTensors& tensors, const std::string& prefix, const ParameterSet& set, Optimizer& optimizer) {
+  for (auto& [name, value] : canonical_parameters(set)) tensors.emplace_back(prefix + "parameter " + name, value);
+  for (const Optimizer::State& state : optimizer.state()) {
+    if (!state.like_parameters) {
+      tensors.emplace_back(prefix + "optimizer " + state.name, state.values);
+      continue;
+    }
+    for (const ParameterSet::Parameter& p : set.parameters())
+      tensors.emplace_back(fmt::format("{}optimizer {} of {}", prefix, state.name, p.name),
+                           canonical_part(set, state.values, p));
+  }
+}
+
+void restore_network(const Checkpoint& saved, const std::string& prefix, ParameterSet& set, Optimizer& optimizer) {
+  for (const ParameterSet::Parameter& p : set.parameters())
+    set_parameter(set, p.name, saved.at(prefix + "parameter " + p.name));
+  for (const Optimizer::State& state : optimizer.state()) {
+    if (!state.like_parameters) {
+      state.values.copy_from(saved.at(prefix + "optimizer " + state.name));
+      continue;
+    }
+    for (const ParameterSet::Parameter& p : set.parameters())
+      set_canonical_part(set, state.values, p,
+                         saved.at(fmt::format("{}optimizer {} of {}", prefix, state.name, p.name)));
+  }
+}
+
+}  // namespace d5

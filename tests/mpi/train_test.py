@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""d5 train with ranks under real mpirun. Usage: train_test.py D5. Status 77 where there is no MPI.
+
+Weights are those of ranks that are threads, bit for bit; with two ranks those of dsgd in every synchronous scheme; records have
+volumes; what cannot be is refused, and a rank that fails ends all with one message."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+d5 = str(Path(sys.argv.pop(1)).resolve())
+LITTLE = ("mlp --features 64 --width 16 --depth 1 --classes 4 --dataset generated-images --backend reference "
+          "--options channels=1;height=8;width=8;classes=4;strength=6 --samples 320 --test-samples 100 --epochs 1 "
+          "--optimizer momentum:learning_rate=0.02 --json --quiet").split()
+
+
+def train(*words, environment=None):
+    words = [*words, *(() if "--batch" in words else ("--batch", "32"))]
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run([d5, "train", *LITTLE, *words, "-o", folder], capture_output=True, text=True, timeout=120,
+                              env={**os.environ, **(environment or {})})
+
+
+class Train(unittest.TestCase):
+    def records(self, *words):
+        result = train(*words)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return [r for r in map(json.loads, result.stdout.splitlines()) if r["kind"] == "train"]
+
+    def weights(self, *words):
+        return [r["details"]["training"]["weights_hash"] for r in self.records(*words)]
+
+    def test_processes_and_threads_give_the_same_bits(self):
+        for ranks in ["2", "4"]:
+            schemes = "dsgd,pssgd,zero1,sparcml:density=0.1,qsgd,compressed,mavg,easgd,dpsgd:topology=torus"
+            if ranks == "2":
+                schemes = schemes.replace("torus", "ring")
+            by = {c: self.weights("--ranks", ranks, "--scheme", schemes, "--communicator", c) for c in ("mpi", "threads")}
+            self.assertEqual(by["mpi"], by["threads"])
+            self.assertEqual(len(by["mpi"]), 9)
+
+    def test_checkpoints_go_on_bit_for_bit(self):
+        for ranks, schemes in [("2", "dsgd,zero1,mavg:period=4"), ("4", "pssgd,zero1,sparcml:density=0.1,easgd,dpsgd")]:
+            both = ["--ranks", ranks, "--scheme", schemes]
+            whole = self.weights(*both, "--communicator", "threads")
+            with tempfile.TemporaryDirectory() as folder:
+                saved = [*both, "--checkpoint", folder, "--every", "4", "--resume"]
+                self.weights(*saved, "--communicator", "mpi", "--steps", "6")  # saved at 4, and where it ends
+                records = self.records(*saved, "--communicator", "mpi")
+                self.assertEqual({r["details"]["training"]["resumed_at_step"] for r in records}, {6})
+                self.assertEqual([r["details"]["training"]["weights_hash"] for r in records], whole)
+                self.assertEqual(len(list(Path(folder).iterdir())), len(whole) * int(ranks))
+                # Threads go on from what processes wrote: it is finished, and the same.
+                self.assertEqual(self.weights(*saved, "--communicator", "threads"), whole)
+
+    def test_other_numbers_of_ranks_go_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            saved = ["--communicator", "mpi", "--scheme", "dsgd,zero1,mavg", "--checkpoint", folder, "--every", "3"]
+            self.records(*saved, "--ranks", "2", "--steps", "6")
+            for record in self.records(*saved, "--ranks", "4", "--resume", "--from-ranks", "2"):
+                self.assertEqual(record["details"]["training"]["resumed_at_step"], 6)
+                self.assertEqual(record["details"]["training"]["samples"], 320)
+
+    def test_two_ranks_of_synchronous_schemes_are_dsgd(self):
+        weights = self.weights("--ranks", "2", "--communicator", "mpi", "--scheme", "dsgd,pssgd,zero1,hierarchical,sparcml:density=1")
+        self.assertEqual(set(weights), {weights[0]})
+
+    def test_servers_and_volumes(self):
+        for record in self.records("--ranks", "3", "--batch", "30", "--communicator", "mpi", "--scheme", "asgd,ssp:slack=1"):
+            scheme = record["details"]["training"]["scheme"]
+            self.assertEqual(len(scheme["ranks"]), 3)
+            self.assertGreater(scheme["pushes"], 0)
+            self.assertGreater(record["metrics"]["sent_of_least"]["median"], 0.99)
+            if record["case"]["scheme"] != "asgd":
+                self.assertLessEqual(scheme["steps_ahead_most"], 1)
+
+    def by_mpirun(self, *programs):
+        """Ranks that were started by hand, each (program, file of its case)."""
+        words = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+        for program, case in programs:
+            words += [":"] if words[-1] != "--oversubscribe" else []
+            words += ["-n", "1", program, "train-rank", case]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+    def test_ranks_with_other_cases_or_programs_are_named(self):
+        case = {k: v for k, v in self.records("--ranks", "2", "--communicator", "mpi")[0]["case"].items()}
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for number, seed in enumerate([1, 2]):
+                files.append(f"{folder}/{number}.json")
+                Path(files[-1]).write_text(json.dumps({"fields": {**case, "seed": seed}, "depth": "measure"}))
+            result = self.by_mpirun((d5, files[0]), (d5, files[1]))
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("rank 1 has another case than rank 0", result.stderr)
+            # The same program, but for a byte at its end.
+            Path(folder, "bin").mkdir()
+            Path(folder, "lib").symlink_to(Path(d5).parent.parent / "lib")
+            other = Path(folder, "bin", "d5")
+            other.write_bytes(Path(d5).read_bytes() + b" ")
+            other.chmod(0o755)
+            result = self.by_mpirun((d5, files[0]), (str(other), files[0]))
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("rank 1 is another program than rank 0", result.stderr)
+
+    def test_a_missing_machine_and_no_mpi_are_said(self):
+        words = ["--ranks", "2", "--communicator", "mpi"]
+        result = train(*words, environment={"D5_CLUSTER_HOSTS": "d5-no-such-host,d5-no-such-host-2"})
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("d5-no-such-host", result.stdout + result.stderr)
+        result = train(*words, environment={"PATH": "/there-is-no-such-folder"})
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("Open MPI", result.stdout + result.stderr)
+        result = train("--ranks", "2", "--communicator", "threads", environment={"PATH": "/there-is-no-such-folder"})
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_what_cannot_be_is_refused(self):
+        for words, said in [(["--ranks", "3"], "not divided evenly"), (["--ranks", "2", "--scheme", "single"], "one process"),
+                            (["--ranks", "2", "--scheme", "dsdg"], "dsgd")]:
+            result = train(*words)
+            self.assertEqual(result.returncode, 2, result.stdout)
+            self.assertIn(said, result.stderr)
+        result = train("--ranks", "2", "--communicator", "mpi", "--scheme", "dpsgd:topology=torus")
+        self.assertIn("a torus of 2 ranks", result.stdout + result.stderr)
+        self.assertNotEqual(result.returncode, 0)
+
+
+if __name__ == "__main__":
+    found = subprocess.run([d5, "list", "communicators"], capture_output=True, text=True, check=False).stdout
+    if not any(line.split()[:2] == ["mpi", "on"] for line in found.splitlines()):
+        print("no mpi:", found)
+        sys.exit(77)
+    unittest.main()
