@@ -59,6 +59,14 @@ enum class Reduce {
 constexpr bool is_pair(Reduce how) { return how >= Reduce::log_sum_exp; }
 constexpr size_t pair_index(Reduce how) { return static_cast<size_t>(how) - static_cast<size_t>(Reduce::log_sum_exp); }
 
+// A line of n elements that is written past the caches while the next one is computed: y = (x - shift) factor + term.
+// Where y is null there is none; it begins at a whole line of the caches, and n fills whole ones.
+struct LineBefore {
+  float* y = nullptr;
+  const float* x = nullptr;
+  float shift = 0, factor = 1, term = 0;
+};
+
 struct ChannelLoops;  // channel_loops.hpp
 
 struct Loops {
@@ -86,8 +94,9 @@ struct Loops {
   float (*dot)(const float* a, const float* b, int64_t n);
 
   // Lines of n elements.
-  // y = exp(x - top), where it is wanted, and their sum. Meanwhile the n elements from `ahead` on are fetched.
-  float (*exponentials)(const float* x, float top, float* y, int64_t n, const float* ahead);
+  // y = exp(x - top), where it is wanted, and their sum. Meanwhile the n elements from `ahead` on are fetched, and the
+  // line before is written.
+  float (*exponentials)(const float* x, float top, float* y, int64_t n, const float* ahead, const LineBefore&);
   void (*scale)(const Place& y, const float* x, float factor, float term, int64_t n);  // y = factor x + term
   float (*sum_of_squares)(const float* x, float mean, int64_t n);                      // of x - mean
   // y = (x - mean) rstd gain + bias; bias may be null. Shared: all elements have the same gain and bias.

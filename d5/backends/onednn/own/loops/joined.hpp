@@ -45,6 +45,9 @@ struct VectorAt {
   int64_t i;
   D5_INLINE Vector operator()(const float* x) const { return load_vector(x + i); }
   D5_INLINE void put(float* x, Vector v) const { store_vector(x + i, v); }
+  D5_INLINE void stream(float* x, Vector v) const {
+    stream_vector(reinterpret_cast<char*>(x + i), reinterpret_cast<const char*>(&v));
+  }
   D5_INLINE void prefetch(const float* x) const { __builtin_prefetch(x + i, 0, 2); }
   D5_INLINE Vector rest_is(float, Vector v) const { return v; }
 };
@@ -52,6 +55,7 @@ struct PartAt {
   int64_t i, count;
   D5_INLINE Vector operator()(const float* x) const { return load_part(x + i, count); }
   D5_INLINE void put(float* x, Vector v) const { store_part(x + i, count, v); }
+  D5_INLINE void stream(float* x, Vector v) const { put(x, v); }
   D5_INLINE void prefetch(const float*) const {}
   D5_INLINE Vector rest_is(float value, Vector v) const { return with_rest(v, count, value); }
 };

@@ -42,20 +42,23 @@ D5_INLINE Words in_order(Wides even, Wides odd, std::index_sequence<j...>) {
 // the upper half need not be removed. What all blocks share (the stream and the upper half of their number) is half of
 // the first round and of the second, which is done once.
 struct Philox {
-  uint32_t k0, k1;   // keys of the third round
-  uint32_t a, b, c;  // what all blocks share: terms of rounds 1 and 2, and word 3 after round 2
-  uint32_t second;   // a term of round 2
-  Philox(uint64_t seed, uint64_t stream, uint64_t first) {
-    k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  Wides a, b, c, second;  // what all blocks share: terms of rounds 1 and 2, and word 3 after them
+  Wides keys[8][2];       // of rounds 3 to 10; those of the last one in the upper halves
+  D5_INLINE Philox(uint64_t seed, uint64_t stream, uint64_t first) {
+    uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
     const uint64_t p1 = uint64_t{factor_1} * static_cast<uint32_t>(stream);
     const uint32_t word_0 = static_cast<uint32_t>(p1 >> 32) ^ static_cast<uint32_t>(first >> 32) ^ k0;
-    a = static_cast<uint32_t>(stream >> 32) ^ k1;
+    a = Wides{} + (static_cast<uint32_t>(stream >> 32) ^ k1);
     k0 += step_0, k1 += step_1;
     const uint64_t p0 = uint64_t{factor_0} * word_0;
-    b = static_cast<uint32_t>(p1) ^ k0;
-    second = static_cast<uint32_t>(p0 >> 32) ^ k1;
-    c = static_cast<uint32_t>(p0);
-    k0 += step_0, k1 += step_1;
+    b = Wides{} + (static_cast<uint32_t>(p1) ^ k0);
+    second = Wides{} + (static_cast<uint32_t>(p0 >> 32) ^ k1);
+    c = Wides{} + static_cast<uint32_t>(p0);
+    for (int round = 0; round < 8; ++round) {
+      k0 += step_0, k1 += step_1;
+      keys[round][0] = Wides{} + (uint64_t{k0} << (round == 7 ? 32 : 0));
+      keys[round][1] = Wides{} + (uint64_t{k1} << (round == 7 ? 32 : 0));
+    }
   }
 
   D5_INLINE void words(Wides first, Words* word) const {
@@ -66,25 +69,23 @@ struct Philox {
       c0[i] = (p1 >> 32) ^ b;
       c1[i] = p1;
       c2[i] = p0 ^ second;
-      c3[i] = Wides{} + c;
+      c3[i] = c;
     }
-    uint32_t key_0 = k0, key_1 = k1;
 #pragma GCC unroll 7
-    for (int round = 0; round < 7; ++round, key_0 += step_0, key_1 += step_1) {
+    for (int round = 0; round < 7; ++round) {
 #pragma GCC unroll 4
       for (int i = 0; i < chains; ++i) {
         const Wides p0 = product(factor_0, c0[i]), p1 = product(factor_1, c2[i]);
-        c0[i] = (p1 >> 32) ^ c1[i] ^ key_0;
+        c0[i] = (p1 >> 32) ^ c1[i] ^ keys[round][0];
         c1[i] = p1;
-        c2[i] = (p0 >> 32) ^ c3[i] ^ key_1;
+        c2[i] = (p0 >> 32) ^ c3[i] ^ keys[round][1];
         c3[i] = p0;
       }
     }
     // In the last round words stay in the halves where they are.
-    const Wides upper_0 = Wides{} + (uint64_t{key_0} << 32), upper_1 = Wides{} + (uint64_t{key_1} << 32);
     for (int i = 0; i < chains; ++i) {
-      const Wides even = product(factor_1, c2[i]) ^ (c1[i] << 32) ^ upper_0;
-      const Wides odd = product(factor_0, c0[i]) ^ (c3[i] << 32) ^ upper_1;
+      const Wides even = product(factor_1, c2[i]) ^ (c1[i] << 32) ^ keys[7][0];
+      const Wides odd = product(factor_0, c0[i]) ^ (c3[i] << 32) ^ keys[7][1];
       word[2 * i] = in_order<0>(even, odd, std::make_index_sequence<width>());
       word[2 * i + 1] = in_order<width / 4>(even, odd, std::make_index_sequence<width>());
     }
