@@ -300,17 +300,29 @@ TEST_P(OwnLoops, BlocksAndTheirRestsAreTransposed) {
     }
 }
 
-TEST_P(OwnLoops, RandomNumbersAreThoseOfTheStream) {
-  const Rng rng(123456789012345, 77);
+// Dropout keeps what the stream says, to the last element and not beyond, and can do it again by its bits.
+TEST_P(OwnLoops, WhoStaysIsDecidedByTheNumbersOfTheStream) {
+  const Rng rng(123456789012345, 0x1234567890abcd);
   const uint32_t least = 0x70000001;
-  for (const int64_t n : {1, 2, 33, 64, 512}) {
-    std::vector<float> mask(static_cast<size_t>(n));
-    GetParam()->philox_mask(mask.data(), rng.seed(), rng.stream(), 1000, least, n);
-    for (uint64_t i = 0; i < mask.size(); ++i) {
-      const auto word = static_cast<uint32_t>(rng.bits((1000 + i) / 2) >> (i % 2 ? 32 : 0));
-      ASSERT_EQ(mask[i], word >= least ? 1.0f : 0.0f) << i;
-    }
-  }
+  for (const bool streamed : {false, true})
+    for (const int64_t shift : {0, 3})
+      for (const int64_t n : {1, 2, 33, 64, 512, 1001, 1024}) {
+        std::vector<float> x(static_cast<size_t>(n)), room(1100, 9.0f), again(1100, 9.0f);
+        std::iota(x.begin(), x.end(), 1.0f);
+        float* y = room.data() + (-reinterpret_cast<uintptr_t>(room.data()) & 63) / 4 + shift;
+        std::vector<uint32_t> bits(tile_elements / 32);
+        const Place to{y, Element::f32, streamed}, to_again{again.data(), Element::f32, streamed};
+        GetParam()->drop({x.data()}, to, bits.data(), 2.0f, rng.seed(), rng.stream(), 1000, least, n);
+        GetParam()->keep({x.data()}, to_again, bits.data(), 2.0f, n);
+        GetParam()->fence();
+        for (int64_t i = 0; i < n; ++i) {
+          const auto word = static_cast<uint32_t>(rng.bits((1000 + static_cast<uint64_t>(i)) / 2) >> (i % 2 ? 32 : 0));
+          ASSERT_EQ(y[i], word >= least ? 2.0f * x[static_cast<size_t>(i)] : 0.0f) << i << " of " << n;
+          ASSERT_EQ(again[static_cast<size_t>(i)], y[i]) << i << " of " << n;
+        }
+        ASSERT_EQ(y[n], 9.0f);
+        ASSERT_EQ(again[static_cast<size_t>(n)], 9.0f);
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sets, OwnLoops, testing::ValuesIn(usable_loops()),

@@ -12,6 +12,8 @@ namespace d5::onednn::own {
 
 // What a tile of intermediate results holds: a few of them fit the first cache.
 inline constexpr int64_t tile_elements = 1024;
+// Dropout decides on so many elements at once, at most.
+inline constexpr int64_t most_together = 64;
 
 // Elements one behind the other, to be read and to be written. `streamed` stores pass the caches by: fence() before
 // anyone else reads them. Narrow types are rounded to nearest even; a bool is 0 or 1.
@@ -57,6 +59,14 @@ enum class Reduce {
 constexpr bool is_pair(Reduce how) { return how >= Reduce::log_sum_exp; }
 constexpr size_t pair_index(Reduce how) { return static_cast<size_t>(how) - static_cast<size_t>(Reduce::log_sum_exp); }
 
+// A line of n elements that is written past the caches while the next one is computed: y = (x - shift) factor + term.
+// Where y is null there is none; it begins at a whole line of the caches, and n fills whole ones.
+struct LineBefore {
+  float* y = nullptr;
+  const float* x = nullptr;
+  float shift = 0, factor = 1, term = 0;
+};
+
 struct ChannelLoops;  // channel_loops.hpp
 
 struct Loops {
@@ -84,8 +94,9 @@ struct Loops {
   float (*dot)(const float* a, const float* b, int64_t n);
 
   // Lines of n elements.
-  // y = exp(x - top), where it is wanted, and their sum. Meanwhile the n elements from `ahead` on are fetched.
-  float (*exponentials)(const float* x, float top, float* y, int64_t n, const float* ahead);
+  // y = exp(x - top), where it is wanted, and their sum. Meanwhile the n elements from `ahead` on are fetched, and the
+  // line before is written.
+  float (*exponentials)(const float* x, float top, float* y, int64_t n, const float* ahead, const LineBefore&);
   void (*scale)(const Place& y, const float* x, float factor, float term, int64_t n);  // y = factor x + term
   float (*sum_of_squares)(const float* x, float mean, int64_t n);                      // of x - mean
   // y = (x - mean) rstd gain + bias; bias may be null. Shared: all elements have the same gain and bias.
@@ -109,9 +120,12 @@ struct Loops {
                       int64_t columns);
   void (*transpose_4)(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,
                       int64_t columns, bool streamed);
-  // mask[i] = 1 where word first + i of this stream is at least `least`, else 0: words are the halves, the lower first,
-  // of the numbers of core/rng.hpp. `first` is a multiple of four.
-  void (*philox_mask)(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint32_t least, int64_t n);
+  // y = factor x where word first + i of this stream is at least `least`, else 0: words are the halves, the lower
+  // first, of the numbers of core/rng.hpp. `first` is a multiple of four, n at most a tile. Bits tell who stays; they
+  // fill multiples of most_together. `keep` does the same by such bits.
+  void (*drop)(const Values& x, const Place& y, uint32_t* bits, float factor, uint64_t seed, uint64_t stream,
+               uint64_t first, uint32_t least, int64_t n);
+  void (*keep)(const Values& x, const Place& y, const uint32_t* bits, float factor, int64_t n);
 };
 
 // The row of an elementwise operator, null where there is none.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax and LogSoftmax along any axis. Where the axis is the innermost one, lines are contiguous; elsewhere a block
 // of neighbouring columns goes down the axis together, with a running maximum and sum for each. Either way what a block
-// reads stays in the caches for the second pass.
+// reads stays in the caches for the second pass. A line past the caches is written while the exponentials of the next
+// one are computed: one alone would wait for memory and then for the arithmetic.
 #include <algorithm>
 #include <cmath>
 
@@ -33,15 +34,17 @@ class SoftmaxKernel final : public OwnKernel {
     dx_ = input_gradient(setup, 0);
     parts_ = threads();
     streamed_ = exceeds_caches(3 * setup.inputs[0].bytes());
-    // A block of columns holds about 128 KiB.
-    columns_ = std::clamp<Index>((1 << 15) / std::max<Index>(1, size_) / 16 * 16, 16, tile_elements);
+    // A block of columns holds about 512 KiB, half of what a core has to itself: rows of a block are long runs of
+    // memory.
+    columns_ = std::clamp<Index>((1 << 17) / std::max<Index>(1, size_) / 16 * 16, 16, tile_elements);
     columns_ = std::min(columns_, std::max<Index>(1, inner_));
 
     ScratchPlan part;
     const Index narrow = inner_ == 1 && x_.type != DType::f32 ? size_ : 0;
     row_at_ = part.take_floats(narrow);
     other_row_at_ = part.take_floats(narrow);
-    result_at_ = part.take_floats(inner_ == 1 ? size_ : 0);
+    for (size_t& result : results_) result = part.take_floats(inner_ == 1 ? size_ : 0);
+    writes_behind_ = streamed_ && inner_ == 1 && x_.type == DType::f32 && y_.type == DType::f32 && size_ % 16 == 0;
     for (size_t& tile : tiles_) tile = part.take_tile();
     part_bytes_ = part.bytes();
     need_scratch(part_bytes_ * static_cast<size_t>(parts_));
@@ -52,9 +55,10 @@ class SoftmaxKernel final : public OwnKernel {
     const Index blocks = (inner_ + columns_ - 1) / columns_;
     for_each_part(parts_, inner_ == 1 ? outer_ : outer_ * blocks, [&](int part, Index first, Index last) {
       const Part p{*this, b, static_cast<char*>(b.scratch) + part_bytes_ * static_cast<size_t>(part)};
+      LineBefore before;
       for (Index i = first; i < last; ++i) {
         if (inner_ == 1) {
-          pass == Pass::forward ? p.forward_line(i * size_) : p.backward_line(i * size_);
+          pass == Pass::forward ? p.forward_line(i, last, before) : p.backward_line(i * size_);
         } else {
           const Index column = i % blocks * columns_, base = i / blocks * size_ * inner_ + column;
           const Index n = std::min(columns_, inner_ - column);
@@ -76,17 +80,22 @@ class SoftmaxKernel final : public OwnKernel {
       return place_at(operand.type, operand.data(b), offset, k.streamed_);
     }
 
-    void forward_line(Index offset) const {
-      const Index n = k.size_;
+    // Line i of those that end at `last`.
+    void forward_line(Index i, Index last, LineBefore& before) const {
+      const Index n = k.size_, offset = i * n;
       const float* x = load_row(k.x_, b, offset, n, floats(scratch, k.row_at_));
-      float* y = floats(scratch, k.result_at_);
+      float* e = floats(scratch, k.results_[i % 2]);
       const float top = loops().reduce[static_cast<size_t>(Reduce::max)](x, n);
       const float* next = k.x_.type == DType::f32 && offset + n < k.outer_ * n ? x + n : x;
-      const float sum = loops().exponentials(x, top, k.logarithm_ ? nullptr : y, n, next);
+      const float sum = loops().exponentials(x, top, k.logarithm_ ? nullptr : e, n, next, before);
+      const Place y = to(k.y_, offset);
       if (k.logarithm_)  // x - top first: it may be exact
-        loops().normalize_shared(to(k.y_, offset), x, top, 1.0f, 1.0f, -std::log(sum), n);
+        before = {static_cast<float*>(y.data), x, top, 1.0f, -std::log(sum)};
       else
-        loops().scale(to(k.y_, offset), y, 1.0f / sum, 0.0f, n);
+        before = {static_cast<float*>(y.data), e, 0.0f, 1.0f / sum, 0.0f};
+      if (k.writes_behind_ && i + 1 < last && reinterpret_cast<uintptr_t>(y.data) % alignment_bytes == 0) return;
+      loops().normalize_shared(y, before.x, before.shift, before.factor, 1.0f, before.term, n);
+      before.y = nullptr;
     }
 
     void backward_line(Index offset) const {
@@ -121,7 +130,10 @@ class SoftmaxKernel final : public OwnKernel {
     void backward_columns(Index base, Index n) const {
       float *sum = tile(0), *term = tile(1);
       loops().fill(sum, 0.0f, n);
-      for (Index i = 0; i < k.size_; ++i) {
+      const bool as_it_lies = k.logarithm_ && k.dy_.type == DType::f32;
+      if (as_it_lies)
+        loops().merge_rows[0](sum, static_cast<const float*>(line(k.dy_, base).data), k.inner_, k.size_, n);
+      for (Index i = 0; i < k.size_ && !as_it_lies; ++i) {
         const Values in[2] = {line(k.dy_, base + i * k.inner_), line(k.y_, base + i * k.inner_)};
         k.logarithm_ ? loops().convert(in[0], {term}, n) : k.product_->value(in, {term}, n, k.none_);
         loops().merge[0](sum, term, n);
@@ -135,11 +147,11 @@ class SoftmaxKernel final : public OwnKernel {
     Values line(const Operand& operand, Index offset) const { return values_at(operand.type, operand.data(b), offset); }
   };
 
-  bool logarithm_ = false, streamed_ = false;
+  bool logarithm_ = false, streamed_ = false, writes_behind_ = false;
   Index outer_ = 1, size_ = 1, inner_ = 1, columns_ = 1;
   Operand x_, y_, dy_, dx_;
   int parts_ = 1;
-  size_t part_bytes_ = 0, row_at_ = 0, other_row_at_ = 0, result_at_ = 0, tiles_[3] = {};
+  size_t part_bytes_ = 0, row_at_ = 0, other_row_at_ = 0, results_[2] = {}, tiles_[3] = {};
   const TileFunctions *functions_ = &functions("softmax"), *log_functions_ = &functions("log softmax"),
                       *gradient_ = &functions("gradient of softmax"),
                       *log_gradient_ = &functions("gradient of log softmax"), *product_ = &functions("product"),

@@ -110,7 +110,9 @@ void transpose_2(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t 
                  int64_t columns);
 void transpose_4(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,
                  int64_t columns, bool streamed);
-void philox_mask(float* mask, uint64_t seed, uint64_t stream, uint64_t first, uint32_t least, int64_t n);
+void drop(const Values& x, const Place& y, uint32_t* bits, float factor, uint64_t seed, uint64_t stream, uint64_t first,
+          uint32_t least, int64_t n);
+void keep(const Values& x, const Place& y, const uint32_t* bits, float factor, int64_t n);
 
 // The rows of each file of functions.
 extern const TileFunctions unary_functions[], activation_functions[], binary_functions[], reduction_functions[];

@@ -2,6 +2,8 @@
 // Reductions of a line: `lanes` partial results side by side, which are joined at the end.
 #pragma once
 
+#include <utility>
+
 #include "d5/backends/onednn/own/loops/functions.hpp"
 
 namespace d5::onednn::own::D5_ISA {
@@ -43,6 +45,9 @@ struct VectorAt {
   int64_t i;
   D5_INLINE Vector operator()(const float* x) const { return load_vector(x + i); }
   D5_INLINE void put(float* x, Vector v) const { store_vector(x + i, v); }
+  D5_INLINE void stream(float* x, Vector v) const {
+    stream_vector(reinterpret_cast<char*>(x + i), reinterpret_cast<const char*>(&v));
+  }
   D5_INLINE void prefetch(const float* x) const { __builtin_prefetch(x + i, 0, 2); }
   D5_INLINE Vector rest_is(float, Vector v) const { return v; }
 };
@@ -50,18 +55,24 @@ struct PartAt {
   int64_t i, count;
   D5_INLINE Vector operator()(const float* x) const { return load_part(x + i, count); }
   D5_INLINE void put(float* x, Vector v) const { store_part(x + i, count, v); }
+  D5_INLINE void stream(float* x, Vector v) const { put(x, v); }
   D5_INLINE void prefetch(const float*) const {}
   D5_INLINE Vector rest_is(float value, Vector v) const { return with_rest(v, count, value); }
 };
 
+// Lane k joins lane k + half, again and again; shuffled in registers, because a row of a few thousand elements would
+// wait for a detour through memory.
+template <class Join, int half, size_t... k>
+D5_INLINE float across(Vector v, std::index_sequence<k...> lane) {
+  const Vector joined = Join::join(v, __builtin_shufflevector(v, v, ((k + half) % width)...));
+  if constexpr (half > 1)
+    return across<Join, half / 2>(joined, lane);
+  else
+    return joined[0];
+}
 template <class Join>
 D5_INLINE float across(Vector v) {
-  for (int half = width / 2; half > 0; half /= 2) {
-    Vector other = v;
-    for (int k = 0; k < half; ++k) other[k] = v[k + half];
-    v = Join::join(v, other);
-  }
-  return v[0];
+  return across<Join, width / 2>(v, std::make_index_sequence<width>());
 }
 
 template <class Join>

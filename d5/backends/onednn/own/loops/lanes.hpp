@@ -102,6 +102,37 @@ D5_INLINE bool all_below(Vector x, float bound) {
 }
 #endif
 
+// Yes or no for each lane, and its bits, the lowest for the first lane.
+#if defined(__AVX512F__)
+using Lanes = __mmask16;
+D5_INLINE Lanes not_below(Words a, Words b) {
+  return _mm512_cmpge_epu32_mask(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b));
+}
+D5_INLINE Vector where(Lanes yes, Vector x) { return _mm512_maskz_mov_ps(yes, x); }  // 0 elsewhere
+D5_INLINE uint32_t bits_of_lanes(Lanes yes) { return yes; }
+D5_INLINE Lanes lanes_of_bits(uint32_t bits) { return static_cast<Lanes>(bits); }
+#else
+using Lanes = Integers;
+D5_INLINE Lanes not_below(Words a, Words b) { return a >= b; }
+D5_INLINE Vector where(Lanes yes, Vector x) { return reinterpret_cast<Vector>(reinterpret_cast<Integers>(x) & yes); }
+D5_INLINE uint32_t bits_of_lanes(Lanes yes) {
+#if defined(__AVX__)
+  return static_cast<uint32_t>(_mm256_movemask_ps(reinterpret_cast<__m256>(yes)));
+#elif defined(__SSE2__)
+  return static_cast<uint32_t>(_mm_movemask_ps(reinterpret_cast<__m128>(yes)));
+#else
+  uint32_t bits = 0;
+  for (int k = 0; k < width; ++k) bits |= (static_cast<uint32_t>(yes[k]) & 1u) << k;
+  return bits;
+#endif
+}
+D5_INLINE Lanes lanes_of_bits(uint32_t bits) {
+  Integers own{};
+  for (int k = 0; k < width; ++k) own[k] = 1 << k;
+  return ((Integers{} + static_cast<int32_t>(bits)) & own) == own;
+}
+#endif
+
 // What is rare or hard, a number at a time.
 template <class F>
 [[gnu::noinline]] Vector each_lane(F f, Vector x) {

@@ -18,7 +18,6 @@ namespace {
 
 D5_TILE(linear, 1, p.a* a[i] + p.b)
 D5_TILE(product, 2, a[i] * b[i])
-D5_TILE(masked, 2, b[i] != 0.0f ? a[i] * p.a : 0.0f)
 D5_TILE(top_and_log, 2, a[i] + log_of(b[i]))            // log_sum_exp
 D5_TILE(product_or_zero, 2, b[i] > 0.0f ? 0.0f : a[i])  // product_zeros
 
@@ -133,7 +132,6 @@ void product_zeros_pair(const float* x, int64_t n, float pair[2]) {
 const TileFunctions reduction_functions[] = {
     {"linear", 1, linear, {}},
     {"product", 2, product, {}},
-    {"masked", 2, masked, {}},
     {"top and log", 2, top_and_log, {}},
     {"product or zero", 2, product_or_zero, {}},
     {"gradient of max", 4, gradient_of_max, {}},

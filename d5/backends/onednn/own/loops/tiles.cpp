@@ -37,20 +37,22 @@ float dot(const float* a, const float* b, int64_t n) {
 }
 
 // ---- lines
-float exponentials(const float* x, float top, float* y, int64_t n, const float* ahead) {
-  if (!y)
-    return joined_line<Plus>(
-        n, [=](auto at) __attribute__((always_inline)) {
-          at.prefetch(ahead);
-          return exp_of(at(x) - top);
-        });
+template <bool stores, bool writes>
+float exponentials_of(const float* x, float top, float* y, int64_t n, const float* ahead, const LineBefore& before) {
+  const LineBefore b = before;  // a copy: no store can change it
   return joined_line<Plus>(
       n, [=](auto at) __attribute__((always_inline)) {
         at.prefetch(ahead);
         const Vector e = exp_of(at(x) - top);
-        at.put(y, e);
+        if (stores) at.put(y, e);
+        if (writes) at.stream(b.y, (at(b.x) - b.shift) * b.factor + b.term);
         return e;
       });
+}
+float exponentials(const float* x, float top, float* y, int64_t n, const float* ahead, const LineBefore& before) {
+  const auto loop = y ? (before.y ? exponentials_of<true, true> : exponentials_of<true, false>)
+                      : (before.y ? exponentials_of<false, true> : exponentials_of<false, false>);
+  return loop(x, top, y, n, ahead, before);
 }
 void scale(const Place& y, const float* x, float factor, float term, int64_t n) {
   each_at(y, n, [=](auto at) { return factor * at(x) + term; });
@@ -100,7 +102,8 @@ const Loops table = {
     .log_softmax_gradient = log_softmax_gradient,
     .transpose_2 = transpose_2,
     .transpose_4 = transpose_4,
-    .philox_mask = philox_mask,
+    .drop = drop,
+    .keep = keep,
 };
 
 }  // namespace d5::onednn::own::D5_ISA
