@@ -38,9 +38,10 @@ class MelWeightMatrix final : public Exact {
     std::vector<Index> point;
     for (Index i = 0; i < bands + 2; ++i) {
       const double at = low + static_cast<double>(i) * (high - low) / static_cast<double>(bands + 2);
-      point.push_back(static_cast<Index>(std::floor((length + 1) * hertz(at) / rate)));
-      if (point.back() < 0 || point.back() >= bins)
-        throw Error("{} the band of {} Hz needs bin {}; there are {}", place, hertz(at), point.back(), bins);
+      const double bin = std::floor((length + 1) * hertz(at) / rate);
+      if (!(bin >= 0 && bin < static_cast<double>(bins)))
+        throw Error("{} the band of {} Hz needs bin {}; there are {}", place, hertz(at), bin, bins);
+      point.push_back(static_cast<Index>(bin));
     }
     Tensor weights(DType::f64, c.output(0).shape());
     weights.fill_bytes(0);

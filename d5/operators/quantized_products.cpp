@@ -39,6 +39,14 @@ class QuantizedProduct : public Exact {
     const Shape y = product_->infer(factors)[0].shape;
     if (has(in, in_.zero_a)) spread_shape(in[in_.zero_a].shape, in[in_.a].shape, true);
     if (has(in, in_.zero_b)) spread_shape(in[in_.zero_b].shape, in[in_.b].shape, false);
+    if (requantized_) {
+      check_broadcast_to(result_shape(in[1].shape, y, true), y, "a scale", place_);
+      check_broadcast_to(result_shape(in[4].shape, y, false), y, "a scale", place_);
+      for (const size_t i : {6, 7})
+        if (in[i].shape.elements() != 1)
+          throw Error("{} {} of the result is {}; one number is wanted", place_,
+                      i == 6 ? "the scale" : "the zero point", to_string(in[i].shape));
+    }
     return {{requantized_ ? in[7].dtype : DType::i32, y}};
   }
 
@@ -120,8 +128,11 @@ class QuantizedProduct : public Exact {
   Shape result_shape(const Shape& scale, const Shape& y, bool is_a) const {
     if (scale.elements() == 1) return {};
     if (scale.rank() != 1) return scale;
+    const size_t from_end = is_a ? 2 : 1;
+    if (!convolution_ && y.rank() < from_end)
+      throw Error("{} a scale is {}, which belongs to no axis of {}", place_, to_string(scale), to_string(y));
     std::vector<Index> sizes(y.rank(), 1);
-    sizes[convolution_ ? 1 : y.rank() - (is_a ? 2 : 1)] = scale[0];
+    sizes[convolution_ ? 1 : y.rank() - from_end] = scale[0];
     return Shape(std::move(sizes));
   }
 

@@ -242,7 +242,10 @@ class MaxRoiPool final : public Operator {
   Range range(double from, double to, Index bin, Index bins, Index size) const {
     const double start = std::round(from * scale_), length = std::max(1.0, std::round(to * scale_) - start + 1);
     const double each = length / static_cast<double>(bins);
-    const auto clamp = [&](double at) { return std::clamp<Index>(static_cast<Index>(at + start), 0, size); };
+    const auto clamp = [&](double at) {  // a region of no numbers is empty
+      const double edge = at + start;
+      return edge > 0 ? static_cast<Index>(std::min(edge, static_cast<double>(size))) : 0;
+    };
     return {clamp(std::floor(static_cast<double>(bin) * each)), clamp(std::ceil(static_cast<double>(bin + 1) * each))};
   }
 

@@ -23,34 +23,40 @@ struct Sparse {
   Index n;
 };
 
-using Vector = float __attribute__((vector_size(64), aligned(4), may_alias));
+using Vector = float __attribute__((vector_size(64)));
 constexpr Index lanes = 16, stretch = 4 * lanes;
+
+// Rows of B and Y may lie anywhere.
+template <class Sum>
+inline __attribute__((always_inline)) Sum load(const float* from) {
+  Sum x;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
 
 // A stretch of columns from `from` on: their sums stay in registers while a row of A passes.
 inline __attribute__((always_inline)) void row_of_stretch(const Sparse& s, Index i, Index from) {
   Vector a{}, b{}, c{}, d{};
   for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
     const float value = s.values[p];
-    const auto* x = reinterpret_cast<const Vector*>(s.b + s.columns[p] * s.n + from);
-    a += value * x[0];
-    b += value * x[1];
-    c += value * x[2];
-    d += value * x[3];
+    const float* const x = s.b + s.columns[p] * s.n + from;
+    a += value * load<Vector>(x);
+    b += value * load<Vector>(x + lanes);
+    c += value * load<Vector>(x + 2 * lanes);
+    d += value * load<Vector>(x + 3 * lanes);
   }
-  auto* y = reinterpret_cast<Vector*>(s.y + i * s.n + from);
-  y[0] = a;
-  y[1] = b;
-  y[2] = c;
-  y[3] = d;
+  float* y = s.y + i * s.n + from;
+  for (const Vector* sum : {&a, &b, &c, &d}) {
+    std::memcpy(y, sum, sizeof *sum);
+    y += lanes;
+  }
 }
 
 template <class Sum>
 inline __attribute__((always_inline)) void row_of(const Sparse& s, Index i, Index from) {
-  Sum sum{}, x;  // copied: as a template's argument Vector is no longer one of any alignment
-  for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
-    std::memcpy(&x, s.b + s.columns[p] * s.n + from, sizeof x);
-    sum += s.values[p] * x;
-  }
+  Sum sum{};
+  for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p)
+    sum += s.values[p] * load<Sum>(s.b + s.columns[p] * s.n + from);
   std::memcpy(s.y + i * s.n + from, &sum, sizeof sum);
 }
 
