@@ -230,7 +230,7 @@ void Update::run_blocks(const Pass& pass, const Piece& piece, const float* numbe
   const Index most = streams_[1] ? piece.count : chunk;
   for (Index done = 0; done < piece.count; done += most) {
     const Index first = piece.first + done, count = std::min(most, piece.count - done);
-    for (size_t i = 0; i < streams_.size(); ++i) scratch.streams[i] = streams_[i] + first;
+    for (size_t i = 0; i < streams_.size(); ++i) scratch.streams[i] = streams_[i] ? streams_[i] + first : nullptr;
     for (size_t i = 0; i < pass.norms.size(); ++i)
       scratch.streams[streams_.size() + i] = scratch.results.data() + static_cast<Index>(i) * chunk;
     if (!streams_[1]) {

@@ -26,12 +26,12 @@ struct Sparse {
 using Vector = float __attribute__((vector_size(64)));
 constexpr Index lanes = 16, stretch = 4 * lanes;
 
-// Rows of B and Y may lie anywhere.
+// Rows of B may lie anywhere.
 template <class Sum>
-inline __attribute__((always_inline)) Sum load(const float* from) {
+inline __attribute__((always_inline)) void add(Sum& sum, float value, const float* from) {
   Sum x;
   std::memcpy(&x, from, sizeof x);
-  return x;
+  sum += value * x;
 }
 
 // A stretch of columns from `from` on: their sums stay in registers while a row of A passes.
@@ -40,10 +40,10 @@ inline __attribute__((always_inline)) void row_of_stretch(const Sparse& s, Index
   for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p) {
     const float value = s.values[p];
     const float* const x = s.b + s.columns[p] * s.n + from;
-    a += value * load<Vector>(x);
-    b += value * load<Vector>(x + lanes);
-    c += value * load<Vector>(x + 2 * lanes);
-    d += value * load<Vector>(x + 3 * lanes);
+    add(a, value, x);
+    add(b, value, x + lanes);
+    add(c, value, x + 2 * lanes);
+    add(d, value, x + 3 * lanes);
   }
   float* y = s.y + i * s.n + from;
   for (const Vector* sum : {&a, &b, &c, &d}) {
@@ -55,8 +55,7 @@ inline __attribute__((always_inline)) void row_of_stretch(const Sparse& s, Index
 template <class Sum>
 inline __attribute__((always_inline)) void row_of(const Sparse& s, Index i, Index from) {
   Sum sum{};
-  for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p)
-    sum += s.values[p] * load<Sum>(s.b + s.columns[p] * s.n + from);
+  for (int32_t p = s.starts[i]; p < s.starts[i + 1]; ++p) add(sum, s.values[p], s.b + s.columns[p] * s.n + from);
   std::memcpy(s.y + i * s.n + from, &sum, sizeof sum);
 }
 
