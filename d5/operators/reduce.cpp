@@ -17,6 +17,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "d5/core/convert.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/operators/known.hpp"
 #include "d5/operators/product.hpp"
@@ -59,7 +60,9 @@ T sum_of_squares(Elements<T> x) {
 template <class T, class F>
 T from_double(Elements<T> x, F&& f) {  // for results that integers do not have
   const std::vector<double> wide(x.begin(), x.end());
-  return static_cast<T>(f(Doubles(wide)));
+  T result;
+  store_from_double(dtype_of<T>::value, &result, 0, f(Doubles(wide)));
+  return result;
 }
 
 struct ReduceSum : Rule {

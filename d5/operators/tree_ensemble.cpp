@@ -65,7 +65,7 @@ struct Forest {
                          node.no, count - 1);
       for (const Vote& vote : node.votes)
         if (vote.target < 0 || vote.target >= targets)
-          throw UsageError("{} a leaf votes for {}; 0 to {} are there", place, vote.target, targets - 1);
+          throw UsageError("{} a leaf votes for {} of {}, counted from 0", place, vote.target, targets);
     }
   }
 
