@@ -14,7 +14,6 @@ give the first one). Exit status 3 where d5 is slower by the median.
 """
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -23,20 +22,10 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from median_interval import with_interval  # noqa: E402
 CASES = {"resnet-20": (32, 32, 60, []), "resnet-50": (64, 8, 15, ["--size", "64"])}  # pixels, batch of a rank, steps, words of d5
 NAME, PORT = "cmp", 29555
-
-
-def interval_text(values):
-    """The median, with the narrowest pair of order statistics that holds it with 95 %."""
-    ordered, n, tail, outside = sorted(values), len(values), 0.0, None
-    for k in range(n // 2):
-        tail += math.comb(n, k) / 2 ** n
-        if 2 * tail > 0.05:
-            break
-        outside = k
-    shown = f"(no interval from {n} rounds)" if outside is None else f"[{ordered[outside]:.3f}, {ordered[n - 1 - outside]:.3f}]"
-    return f"{statistics.median(values):.3f} {shown}"
 
 
 class Cluster:
@@ -123,7 +112,7 @@ def compare(arguments, network, nodes):
     good = True
     for who in list(contenders)[1:]:
         ratios = [theirs / mine for mine, theirs in zip(steps["d5"], steps[who])]
-        print(f"  d5 / {who}: {interval_text(ratios)}", flush=True)
+        print(f"  d5 / {who}: {with_interval(ratios)}", flush=True)
         good = good and statistics.median(ratios) >= 1
     return good
 

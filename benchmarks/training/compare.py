@@ -20,7 +20,6 @@ Exit status 3 where d5 is not 1.5 times as fast, or its step takes more than 1.0
 """
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -31,6 +30,8 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from median_interval import with_interval  # noqa: E402
 BUILD = HERE.parent.parent / "build/bin"
 CASES = {"lenet": ("mnist", "channels=1;height=28;width=28", 12800, 60000,
                    ["--normalise", "mean=0.1307 deviation=0.3081", "--batch", "64",
@@ -39,24 +40,6 @@ CASES = {"lenet": ("mnist", "channels=1;height=28;width=28", 12800, 60000,
                        ["--normalise", "mean=0.4914/0.4822/0.4465 deviation=0.2470/0.2435/0.2616", "--augment", "crop padding=4 + flip",
                         "--batch", "128", "--optimizer", "momentum:learning_rate=0.1:mu=0.9:weight_decay=0.0001"])}
 WANTED, MOST_STEP = 1.5, 1.01
-
-
-def median_interval(values):
-    """The narrowest pair of order statistics that holds the median with 95 %; None: too few values."""
-    ordered, n = sorted(values), len(values)
-    tail, outside = 0.0, None
-    for k in range(n // 2):
-        tail += math.comb(n, k) / 2 ** n
-        if 2 * tail > 0.05:
-            break
-        outside = k
-    return None if outside is None else (ordered[outside], ordered[n - 1 - outside])
-
-
-def with_interval(values):
-    interval = median_interval(values)
-    shown = f"[{interval[0]:.3f}, {interval[1]:.3f}]" if interval else f"(no interval from {len(values)} rounds)"
-    return f"{statistics.median(values):.3f} {shown}"
 
 
 def call(command, cores, **more):

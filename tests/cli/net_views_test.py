@@ -12,6 +12,9 @@ import time
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from trace_format import spans  # noqa: E402
+
 D5 = sys.argv.pop(1)
 SOURCE = Path(sys.argv.pop(1))
 BACKENDS = sys.argv.pop(1)
@@ -98,21 +101,8 @@ class NetViews(unittest.TestCase):
     # ---- a trace
     def check_trace(self, trace):
         """Every event has its fields, spans nest, parts fit into the whole. Gives microseconds by process and category."""
-        sums, ends = {}, {}
-        for event in trace["traceEvents"]:
-            for field, kind in {"ph": str, "ts": (int, float), "pid": int, "tid": int, "name": str}.items():
-                self.assertIsInstance(event[field], kind, event)
-            self.assertIn(event["ph"], "XiM")
-            if event["ph"] != "X":
-                continue
-            begin, end = event["ts"], event["ts"] + event["dur"]
-            self.assertGreaterEqual(event["dur"], 0)
-            inside = ends.setdefault((event["pid"], event["tid"]), [])
-            while inside and inside[-1] <= begin + 1e-6:
-                inside.pop()
-            if inside:
-                self.assertLessEqual(end, inside[-1] + 1e-6, event)
-            inside.append(end)
+        sums = {}
+        for event in spans(self, trace["traceEvents"], 1e-6):
             of = sums.setdefault(event["pid"], {})
             of[event["cat"]] = of.get(event["cat"], 0) + event["dur"]
         for of in sums.values():

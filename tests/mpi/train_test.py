@@ -12,6 +12,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import mpi_tests  # noqa: E402
+from trace_format import spans  # noqa: E402
+
 d5 = str(Path(sys.argv.pop(1)).resolve())
 LITTLE = ("mlp --features 64 --width 16 --depth 1 --classes 4 --dataset generated-images --backend reference "
           "--options channels=1;height=8;width=8;classes=4;strength=6 --samples 320 --test-samples 100 "
@@ -132,30 +136,18 @@ class Train(unittest.TestCase):
                 path = Path(folder) / "trace.json"
                 self.records("--ranks", "4", "--communicator", communicator, "--epochs", "2", "--trace", str(path))
                 events = json.loads(path.read_text())["traceEvents"]
-            ends, categories, steps = {}, {}, {}
-            for event in events:
-                for field, kind in {"ph": str, "ts": (int, float), "pid": int, "tid": int, "name": str}.items():
-                    self.assertIsInstance(event[field], kind, event)
-                if event["ph"] != "X":
-                    continue
-                begin, end = event["ts"], event["ts"] + event["dur"]
-                self.assertGreaterEqual(event["dur"], 0)
-                inside = ends.setdefault((event["pid"], event["tid"]), [])
-                while inside and inside[-1] <= begin + 1e-6:
-                    inside.pop()
-                if inside:
-                    self.assertLessEqual(end, inside[-1] + 1e-3, event)
-                inside.append(end)
+            categories, steps = {}, {}
+            for event in spans(self, events, 1e-3):
                 categories.setdefault(event["pid"], set()).add(event["cat"])
                 if event["cat"] == "step":
-                    steps.setdefault(event["name"], []).append((begin, end))
+                    steps.setdefault(event["name"], []).append((event["ts"], event["ts"] + event["dur"]))
             self.assertEqual({e["args"]["name"] for e in events if e["name"] == "process_name"}, {f"rank {r}" for r in range(4)})
             for rank in range(4):
                 self.assertLessEqual({"step", "input", "batch", "pass", "operator", "optimizer", "communication"}, categories[rank + 1])
             self.assertEqual(sorted(steps), [f"step {i}" for i in range(13, 18)])
-            for spans in steps.values():  # nobody ends a step before everyone has begun it
-                self.assertEqual(len(spans), 4)
-                self.assertGreater(min(end for _, end in spans), max(begin for begin, _ in spans))
+            for times in steps.values():  # nobody ends a step before everyone has begun it
+                self.assertEqual(len(times), 4)
+                self.assertGreater(min(end for _, end in times), max(begin for begin, _ in times))
 
     def test_replayed_ranks_are_stamped(self):
         record, = self.records("--ranks", "4", "--communicator", "mpi", "--replay", "true", "--epochs", "2")
@@ -193,8 +185,4 @@ class Train(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    found = subprocess.run([d5, "list", "communicators"], capture_output=True, text=True, check=False).stdout
-    if not any(line.split()[:2] == ["mpi", "on"] for line in found.splitlines()):
-        print("no mpi:", found)
-        sys.exit(77)
-    unittest.main()
+    mpi_tests.main(d5)

@@ -28,8 +28,8 @@ def expect(good, what, more=""):
 
 
 # Order statistics of the median: 6 values give their range, 9 the second from both ends (tables of the sign test).
-interval = subprocess.run([sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv[1]); import compare; "
-                           "print([compare.median_interval(range(n)) for n in (5, 6, 8, 9, 20)])", source / "benchmarks/training"],
+interval = subprocess.run([sys.executable, "-c", "import sys; sys.path.insert(0, sys.argv[1]); import median_interval; "
+                           "print([median_interval.median_interval(range(n)) for n in (5, 6, 8, 9, 20)])", source / "benchmarks"],
                           env=environment, capture_output=True, text=True)
 expect(interval.stdout.strip() == "[None, (0, 5), (0, 7), (1, 7), (5, 14)]", "intervals of medians", interval.stdout + interval.stderr)
 
