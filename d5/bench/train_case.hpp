@@ -32,9 +32,9 @@ std::string task_of_case(const Json& fields);
 // Where the data is not there and `fixture` is set, a few random samples of the right sizes stand in for it.
 struct TrainingCase {
   TrainingSettings settings;
-  std::function<Graph(Index samples, Mode)> discriminator;  // of task gan, whose network is the generator
-  std::string data_note;                                    // of a fixture: why
-  std::optional<double> optimum;                            // the best quality that is possible, where the data says so
+  NetworkOfSize discriminator;    // of task gan, whose network is the generator
+  std::string data_note;          // of a fixture: why
+  std::optional<double> optimum;  // the best quality that is possible, where the data says so
   std::string optimum_why;
 };
 TrainingCase training_case(const Json& fields, bool fixture);

@@ -226,8 +226,7 @@ struct Run {
 };
 
 // One network or two: what is said of a training is the same.
-template <class Training>
-Outcome trained(Training& trainer, const Run& run) {
+Outcome trained(TrainingFrame& trainer, const Run& run) {
   const TrainingSettings& settings = run.described.settings;
   const std::string quality = registered<tasks>(settings.task).quality;
   Outcome outcome;

@@ -166,7 +166,7 @@ ServedScheme::~ServedScheme() { ServedScheme::abandon(); }
 
 void ServedScheme::begin_training(const TrainingStart& start) {
   RankScheme::begin_training(start);
-  shards(start, servers_, place());  // refuses what cannot be divided
+  shards(start.parameters, start.optimizer, servers_, place());  // refuses what cannot be divided
   shards_ = whole_parameters(start.parameters, servers_);
   out_.assign(static_cast<size_t>(servers_), {});
   in_ = out_;
@@ -186,12 +186,12 @@ void ServedScheme::copy_states(Optimizer& own, Range shard, bool to_server) {
   }
 }
 
-void ServedScheme::begin_save(ParameterSet& set, Optimizer& optimizer) {
+std::vector<Optimizer::State> ServedScheme::state_to_save(ParameterSet& set, Optimizer& optimizer) {
   pull_together(set);
   if (server_) copy_states(optimizer, shards_[static_cast<size_t>(rank())], false);
-  gather_state(optimizer, shards_);
   saved_version_ =
       std::ranges::max(in_, {}, &ServerLetter::version).version;  // the same for all: every push was answered
+  return whole_state(set, optimizer, shards_);
 }
 
 Scheme::State ServedScheme::state() { return {{"version", Tensor::view(DType::i64, {1}, &saved_version_)}}; }

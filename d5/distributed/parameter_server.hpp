@@ -73,7 +73,8 @@ class ServedScheme : public RankScheme {
   void finish_step(Step&) override;
   void begin_test(ParameterSet&) override;  // all ranks meet: the servers' parameters are tested
   void end_training(ParameterSet&) override;
-  void begin_save(ParameterSet&, Optimizer&) override;  // all ranks meet; afterwards no server has more than they know
+  // All ranks meet; afterwards no server has more than they know.
+  std::vector<Optimizer::State> state_to_save(ParameterSet&, Optimizer&) override;
   State state() override;
   void abandon() noexcept override;
   Numbers measured() const override;

@@ -152,19 +152,30 @@ void RankScheme::need_f32_gradients(const ParameterSet& set) const {
     throw UsageError("{} takes gradients in f32, and these are {}", place(), d5::name(set.compute_dtype()));
 }
 
-void RankScheme::gather_state(Optimizer& optimizer, const std::vector<Range>& parts) {
+std::vector<Optimizer::State> RankScheme::whole_state(const ParameterSet& set, Optimizer& optimizer,
+                                                      const std::vector<Range>& parts) {
+  std::vector<Optimizer::State> states = optimizer.state();
   aside([&] {
-    for (const Optimizer::State& state : optimizer.state())
-      for (size_t owner = 0; state.like_parameters && owner < parts.size(); ++owner) {
-        if (parts[owner].count == 0) continue;
-        float* const values = state.values.values<float>().data() + parts[owner].first;
+    for (Optimizer::State& state : states) {
+      if (!state.like_parameters) continue;
+      const Tensor whole(DType::f32, {set.elements()});
+      for (size_t owner = 0; owner < parts.size(); ++owner) {
+        const Range part = parts[owner];
+        if (part.count == 0) continue;
+        const Tensor values = whole.slice(part.first, part.count);
+        if (static_cast<int>(owner) == rank())
+          values.copy_from(state.values.slice(part.first - state.first, part.count));
         communicator_.run({.collective = Collective::broadcast,
-                           .input = values,
-                           .output = values,
-                           .count = parts[owner].count,
+                           .input = values.data(),
+                           .output = values.data(),
+                           .count = part.count,
                            .root = static_cast<int>(owner)});
       }
+      state.values = whole;
+      state.first = 0;
+    }
   });
+  return states;
 }
 
 std::vector<ParameterSet::Range> whole_parameters(const ParameterSet& set, int parts) {
@@ -186,10 +197,10 @@ std::vector<ParameterSet::Range> whole_parameters(const ParameterSet& set, int p
   return result;
 }
 
-std::vector<ParameterSet::Range> shards(const TrainingStart& start, int parts, const std::string& place) {
-  const ParameterSet& set = start.parameters;
-  if (start.optimizer.division() == Optimizer::Division::whole) {
-    const auto states = start.optimizer.state();
+std::vector<ParameterSet::Range> shards(const ParameterSet& set, Optimizer& optimizer, int parts,
+                                        const std::string& place) {
+  if (optimizer.division() == Optimizer::Division::whole) {
+    const auto states = optimizer.state();
     const bool scalars = std::ranges::any_of(states, [](const Optimizer::State& s) { return !s.like_parameters; });
     if (parts > 1 || scalars)
       throw UsageError(
@@ -198,7 +209,7 @@ std::vector<ParameterSet::Range> shards(const TrainingStart& start, int parts, c
           place);
     return {set.all()};
   }
-  if (start.optimizer.division() == Optimizer::Division::parameters) return whole_parameters(set, parts);
+  if (optimizer.division() == Optimizer::Division::parameters) return whole_parameters(set, parts);
   constexpr Index line = 64;  // elements: parts begin at a cache line in every region
   std::vector<ParameterSet::Range> result;
   Index first = 0;

@@ -50,8 +50,8 @@ class RankScheme : public Scheme {
   void keep_statistics(ParameterSet&);
   void restore_statistics(ParameterSet&);
   void need_f32_gradients(const ParameterSet&) const;
-  // Part i of the optimizer's state is what rank i has of it: afterwards every rank has all.
-  void gather_state(Optimizer&, const std::vector<Range>& parts);
+  // Part i of the optimizer's state is what rank i has of it: all of it, on every rank.
+  std::vector<Optimizer::State> whole_state(const ParameterSet&, Optimizer&, const std::vector<Range>& parts);
   // Runs what is not a step's: its bytes are not counted as one's.
   template <class F>
   void aside(F&& f) {
@@ -77,7 +77,7 @@ float* masters_at(const ParameterSet&, ParameterSet::Range);
 
 // The arena in `parts` contiguous ranges of about the same length, cut as finely as the optimizer lets its update be
 // divided. UsageError where it needs the whole arena and there are several parts, or a scalar state on all ranks.
-std::vector<ParameterSet::Range> shards(const TrainingStart&, int parts, const std::string& place);
+std::vector<ParameterSet::Range> shards(const ParameterSet&, Optimizer&, int parts, const std::string& place);
 // The same, of whole parameters whatever the optimizer.
 std::vector<ParameterSet::Range> whole_parameters(const ParameterSet&, int parts);
 

@@ -13,8 +13,8 @@ namespace {
 class FormulaOptimizer final : public Optimizer {
  public:
   FormulaOptimizer(std::unique_ptr<UpdateRule> rule, const Attributes& values, ParameterSet& set,
-                   const Modifiers& modifiers)
-      : set_(&set), base_rate_(values.real("learning_rate", 0)), rate_(base_rate_), states_(set) {
+                   const Modifiers& modifiers, ParameterSet::Range part)
+      : set_(&set), base_rate_(values.real("learning_rate", 0)), rate_(base_rate_), states_(set, part) {
     const auto per_parameter = [&](std::string_view name, const ParameterSet::Parameter& parameter) {
       if (name == "weight_decay") return modifiers.excludes(parameter) ? 0.0 : modifiers.weight_decay;
       if (name == "excluded") return modifiers.excludes(parameter) ? 1.0 : 0.0;
@@ -23,6 +23,10 @@ class FormulaOptimizer final : public Optimizer {
     Formula before;
     rule->record_prepare(before);
     prepare_ = std::make_unique<Update>(before, set, states_, per_parameter);
+    if (prepare_->assigns() && part.count > 0 && part.count < set.elements())
+      throw UsageError(
+          "[optimizer] parameters are moved before gradients are computed, which takes the state of all of them, and "
+          "this scheme gives a rank a part of it; legal: scheme dsgd, or another optimizer");
 
     Formula own;  // recorded alone to see whether it decays weights itself
     rule->record(own);
@@ -53,7 +57,8 @@ class FormulaOptimizer final : public Optimizer {
   std::vector<State> state() override {
     std::vector<State> result;
     for (const UpdateState::Entry& entry : states_.entries())
-      result.push_back({entry.name, entry.values, entry.like_parameters});
+      result.push_back(
+          {entry.name, entry.values, entry.like_parameters, entry.like_parameters ? states_.part().first : 0});
     return result;
   }
   double learning_rate() const override { return rate_; }
@@ -83,8 +88,9 @@ double Optimizer::step(Evaluate& evaluate) {
 }
 
 std::unique_ptr<Optimizer> make_formula_optimizer(std::unique_ptr<UpdateRule> rule, const Attributes& values,
-                                                  ParameterSet& set, const Modifiers& modifiers) {
-  return std::make_unique<FormulaOptimizer>(std::move(rule), values, set, modifiers);
+                                                  ParameterSet& set, const Modifiers& modifiers,
+                                                  ParameterSet::Range part) {
+  return std::make_unique<FormulaOptimizer>(std::move(rule), values, set, modifiers, part);
 }
 
 std::vector<Parameter> optimizer_parameters(std::string_view name) {
@@ -99,10 +105,15 @@ Attributes complete_optimizer_values(const OptimizerSettings& settings) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, ParameterSet& set) {
+  return make_optimizer(settings, set, set.all());
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, ParameterSet& set,
+                                          ParameterSet::Range part) {
   const Attributes values = complete_optimizer_values(settings);
   if (const double rate = values.real("learning_rate", 0); !(rate >= 0))
     throw UsageError("[{}] learning_rate is {}; 0 and more are legal", settings.name, rate);
-  return entry_of(settings.name).make(values, set, modifiers_from(values, settings.name));
+  return entry_of(settings.name).make(values, set, modifiers_from(values, settings.name), part);
 }
 
 }  // namespace d5

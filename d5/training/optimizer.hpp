@@ -65,11 +65,12 @@ class Optimizer {
   virtual double step(Evaluate&);  // after new_input; the loss. Default: prepare, loss_and_gradients, update(all)
 
   // What a checkpoint reads and writes, as views. Scalars are one f64. `like_parameters`: an f32 for each element of
-  // the arena, in the parameters' layouts.
+  // the arena, in the parameters' layouts; of a part of it where the optimizer was made for one, from `first` on.
   struct State {
     std::string name;
     Tensor values;
     bool like_parameters = false;
+    Index first = 0;
   };
   virtual std::vector<State> state() = 0;
   virtual double learning_rate() const = 0;  // of the present moment
@@ -78,12 +79,13 @@ class Optimizer {
 struct OptimizerEntry {
   std::string about;
   std::vector<Parameter> parameters;  // the modifiers' are not among them
-  std::function<std::unique_ptr<Optimizer>(const Attributes&, ParameterSet&, const Modifiers&)> make;
+  std::function<std::unique_ptr<Optimizer>(const Attributes&, ParameterSet&, const Modifiers&, ParameterSet::Range)>
+      make;
 };
 
 // An optimizer that runs a formula (update.hpp). Values are complete; the set is frozen and outlives it.
 std::unique_ptr<Optimizer> make_formula_optimizer(std::unique_ptr<UpdateRule>, const Attributes& values, ParameterSet&,
-                                                  const Modifiers&);
+                                                  const Modifiers&, ParameterSet::Range);
 
 struct optimizers {
   static constexpr const char* kind = "optimizer";
@@ -91,9 +93,10 @@ struct optimizers {
   template <class T>
   static Entry entry() {
     return {T::about, T::parameters(),
-            [](const Attributes& values, ParameterSet& set, const Modifiers& modifiers) -> std::unique_ptr<Optimizer> {
+            [](const Attributes& values, ParameterSet& set, const Modifiers& modifiers,
+               [[maybe_unused]] ParameterSet::Range part) -> std::unique_ptr<Optimizer> {
               if constexpr (std::derived_from<T, UpdateRule>)
-                return make_formula_optimizer(std::make_unique<T>(values), values, set, modifiers);
+                return make_formula_optimizer(std::make_unique<T>(values), values, set, modifiers, part);
               else
                 return std::make_unique<T>(values, set, modifiers);
             }};
@@ -106,6 +109,8 @@ struct OptimizerSettings {
 };
 // UsageError on unknown optimizers and values, with the legal ones. A name "torch:adam" opens the backend before ':'.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings&, ParameterSet&);
+// For updates of this part alone: a formula's state is of no more than that.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings&, ParameterSet&, ParameterSet::Range part);
 // All values, defaults filled in: what a record says.
 Attributes complete_optimizer_values(const OptimizerSettings&);
 // The rule's and the modifiers' values with their defaults.

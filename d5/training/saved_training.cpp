@@ -136,9 +136,11 @@ bool load_training(const TrainingSettings& settings, SavedPosition& at, Training
   return true;
 }
 
-void add_network(NamedTensors& tensors, const std::string& prefix, const ParameterSet& set, Optimizer& optimizer) {
+NamedTensors saved_network(const std::string& prefix, const ParameterSet& set,
+                           const std::vector<Optimizer::State>& states) {
+  NamedTensors tensors;
   for (auto& [name, value] : canonical_parameters(set)) tensors.emplace_back(prefix + "parameter " + name, value);
-  for (const Optimizer::State& state : optimizer.state()) {
+  for (const Optimizer::State& state : states) {
     if (!state.like_parameters) {
       tensors.emplace_back(prefix + "optimizer " + state.name, state.values);
       continue;
@@ -147,6 +149,7 @@ void add_network(NamedTensors& tensors, const std::string& prefix, const Paramet
       tensors.emplace_back(fmt::format("{}optimizer {} of {}", prefix, state.name, p.name),
                            canonical_part(set, state.values, p));
   }
+  return tensors;
 }
 
 void restore_network(const Checkpoint& saved, const std::string& prefix, ParameterSet& set, Optimizer& optimizer) {
@@ -157,9 +160,12 @@ void restore_network(const Checkpoint& saved, const std::string& prefix, Paramet
       state.values.copy_from(saved.at(prefix + "optimizer " + state.name));
       continue;
     }
+    const bool is_whole = state.values.elements() == set.elements();
+    const Tensor arena = is_whole ? state.values : Tensor(DType::f32, {set.elements()});
+    if (!is_whole) arena.fill_bytes(0);
     for (const ParameterSet::Parameter& p : set.parameters())
-      set_canonical_part(set, state.values, p,
-                         saved.at(fmt::format("{}optimizer {} of {}", prefix, state.name, p.name)));
+      set_canonical_part(set, arena, p, saved.at(fmt::format("{}optimizer {} of {}", prefix, state.name, p.name)));
+    if (!is_whole) state.values.copy_from(arena.slice(state.first, state.values.elements()));
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "d5/training/checkpoint.hpp"
 #include "d5/training/optimizer.hpp"
-#include "d5/training/trainer.hpp"
+#include "d5/training/training_frame.hpp"
 
 namespace d5 {
 
@@ -34,7 +34,7 @@ bool load_training(const TrainingSettings&, SavedPosition&, TrainingResult&,
                    const std::function<void(const Checkpoint&)>& restore);
 
 // Sections "parameter NAME" and "optimizer STATE of NAME", behind `prefix`.
-void add_network(NamedTensors&, const std::string& prefix, const ParameterSet&, Optimizer&);
+NamedTensors saved_network(const std::string& prefix, const ParameterSet&, const std::vector<Optimizer::State>&);
 void restore_network(const Checkpoint&, const std::string& prefix, ParameterSet&, Optimizer&);
 
 // The sums of an evaluation, or other numbers, as a section; a view.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/training/scheme.hpp"
 
-#include "d5/training/optimizer.hpp"
-
 namespace d5 {
 
 void Step::update(ParameterSet::Range range) { optimizer_.update(range); }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who owns the update of a step. With one process that is the optimizer at once; with several, gradients or parameters
 // meet first (distributed/schemes). The trainer calls
-//   begin_training once, when weights are there
+//   make_optimizer, begin_training once, when weights are there
 //   in every step: begin_step, gradient_ready for every parameter while backward runs (only where the scheme overlaps),
 //   then finish_step, which must call step.update() for every part of the arena once, or leave parameters as they
 //   should be
 //   begin_test, end_test around every look at the test set
-//   begin_save before every checkpoint, then state(); after begin_training of one that is resumed, state() is written
-//   back end_training once, with all steps done: it leaves the weights that were trained
+//   state_to_save for every checkpoint, then state(); after begin_training of one that is resumed, state() is written
+//   back
+//   end_training once, with all steps done: it leaves the weights that were trained
 // All ranks make the same calls in the same order, so any of them may meet in any call.
 // A scheme file ends with D5_REGISTER(schemes, "dsgd", Dsgd). The class has static members
 //   about         one line: whose scheme, what it does
@@ -26,12 +27,11 @@
 #include "d5/core/attributes.hpp"
 #include "d5/core/registry.hpp"
 #include "d5/operators/operator.hpp"
+#include "d5/training/optimizer.hpp"
 
 namespace d5 {
 
 class Communicator;  // distributed/communicator.hpp
-class Optimizer;     // training/optimizer.hpp
-struct Moment;
 
 // One step as a scheme sees it. All views are native: the layouts of the parameter set.
 class Step {
@@ -70,6 +70,11 @@ class Scheme {
   using Numbers = std::vector<std::pair<std::string, double>>;
 
   virtual ~Scheme() = default;
+  // The optimizer of this rank, by `make` with the part of the arena that it alone updates: there is state of no more.
+  using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(ParameterSet::Range)>;
+  virtual std::unique_ptr<Optimizer> make_optimizer(const ParameterSet& set, const MakeOptimizer& make) {
+    return make(set.all());
+  }
   virtual bool overlaps() const { return false; }       // wants gradient_ready: backward is then observed
   virtual void begin_training(const TrainingStart&) {}  // after initialisation or resumption: equal weights everywhere
   virtual bool in_step() const { return true; }         // all ranks finish a step together
@@ -79,8 +84,9 @@ class Scheme {
   virtual void begin_test(ParameterSet&) {}  // makes the parameters those to be tested, the same on all ranks
   virtual void end_test(ParameterSet&) {}    // and those to go on with
   virtual void end_training(ParameterSet&) {}
-  // Makes parameters and the optimizer's state those that a checkpoint should hold, where ranks have parts of them.
-  virtual void begin_save(ParameterSet&, Optimizer&) {}
+  // Makes parameters those that a checkpoint should hold; answers with the optimizer's state of the whole arena, where
+  // ranks have parts of it.
+  virtual std::vector<Optimizer::State> state_to_save(ParameterSet&, Optimizer& optimizer) { return optimizer.state(); }
   virtual void abandon() noexcept {}  // after an error: when it returns, nobody reads or writes any buffer any more
   virtual State state() { return {}; }
   // Each number becomes its sum over all ranks, the same bits on all of them.

@@ -66,16 +66,18 @@ Tensor UpdateState::find_or_make(const Formula::Slot& slot) {
     entries_.push_back({slot.name, Tensor::scalar(slot.value).reshaped({1}), false});
     return entries_.back().values;
   }
-  Tensor values(DType::f32, {set_->elements()});
+  Tensor values(DType::f32, {part_.count});
   const auto to = values.values<float>();
   std::ranges::fill(to, 0.0f);  // between parameters, too
   for (const ParameterSet::Parameter& parameter : set_->parameters()) {
-    const auto part = to.subspan(static_cast<size_t>(parameter.offset), static_cast<size_t>(parameter.padded_elements));
-    const Tensor master = set_->master(parameter.name).to(host_memory());
+    const Index first = std::max(parameter.offset, part_.first);
+    const Index end = std::min(parameter.offset + parameter.padded_elements, part_.first + part_.count);
+    if (first >= end) continue;
+    const auto own = to.subspan(static_cast<size_t>(first - part_.first), static_cast<size_t>(end - first));
     if (slot.start == Formula::Start::parameter)
-      std::ranges::copy(master.values<float>(), part.begin());
+      std::ranges::copy(set_->masters({first, end - first}).to(host_memory()).values<float>(), own.begin());
     else
-      std::ranges::fill(part, static_cast<float>(slot.value));
+      std::ranges::fill(own, static_cast<float>(slot.value));
   }
   values = values.to(set_->masters({0, 0}).memory());
   entries_.push_back({slot.name, values, true});
@@ -91,7 +93,7 @@ struct Update::Scratch {
 
 Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, const PerParameter& per_parameter,
                const MakeLoop& make)
-    : set_(&set), nodes_(formula.nodes()), names_(formula.names()), scalars_(names_.size()) {
+    : set_(&set), nodes_(formula.nodes()), names_(formula.names()), scalars_(names_.size()), part_(state.part()) {
   const Tensor masters = set.masters(set.all()), gradients = set.gradients(set.all());
   const bool on_host = masters.memory().is_host(), narrowed = set.compute_dtype() != DType::f32;
   if (!on_host && narrowed)
@@ -170,6 +172,9 @@ double Update::bytes_per_element() const {
 }
 
 std::vector<Update::Piece> Update::pieces(ParameterSet::Range range) const {
+  if (range.first < part_.first || range.first + range.count > part_.first + part_.count)
+    throw Error("[optimizer] elements {} to {} are to be updated; there is state of {} to {}", range.first,
+                range.first + range.count, part_.first, part_.first + part_.count);
   if (needs_all_ && (range.first != 0 || range.count != set_->elements()))
     throw Error("[optimizer] elements {} to {} are to be updated; a norm over all parameters needs 0 to {}",
                 range.first, range.first + range.count, set_->elements());
@@ -230,7 +235,8 @@ void Update::run_blocks(const Pass& pass, const Piece& piece, const float* numbe
   const Index most = streams_[1] ? piece.count : chunk;
   for (Index done = 0; done < piece.count; done += most) {
     const Index first = piece.first + done, count = std::min(most, piece.count - done);
-    for (size_t i = 0; i < streams_.size(); ++i) scratch.streams[i] = streams_[i] ? streams_[i] + first : nullptr;
+    for (size_t i = 0; i < streams_.size(); ++i)
+      scratch.streams[i] = streams_[i] ? streams_[i] + (i < 2 ? first : first - part_.first) : nullptr;
     for (size_t i = 0; i < pass.norms.size(); ++i)
       scratch.streams[streams_.size() + i] = scratch.results.data() + static_cast<Index>(i) * chunk;
     if (!streams_[1]) {

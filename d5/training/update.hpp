@@ -21,10 +21,11 @@ namespace d5 {
 
 class DeviceLoop;
 
-// States by name: formulas of one optimizer share them.
+// States by name, of a part of the arena: formulas of one optimizer share them.
 class UpdateState {
  public:
-  explicit UpdateState(ParameterSet& set) : set_(&set) {}
+  explicit UpdateState(ParameterSet& set) : UpdateState(set, set.all()) {}
+  UpdateState(ParameterSet& set, ParameterSet::Range part) : set_(&set), part_(part) {}
   Tensor find_or_make(const Formula::Slot&);
   struct Entry {
     std::string name;
@@ -32,9 +33,11 @@ class UpdateState {
     bool like_parameters;
   };
   const std::vector<Entry>& entries() const { return entries_; }  // in the order of their making
+  ParameterSet::Range part() const { return part_; }
 
  private:
   ParameterSet* set_;
+  ParameterSet::Range part_;
   std::vector<Entry> entries_;
 };
 
@@ -46,7 +49,7 @@ class Update {
   Update(const Formula&, ParameterSet&, UpdateState&, const PerParameter&, const MakeLoop& = make_loop);
 
   void set(std::string_view scalar, double value);  // one that the formula does not use is ignored
-  void run(ParameterSet::Range);                    // Error where a norm would be of a part
+  void run(ParameterSet::Range);                    // Error where a norm would be of a part, or there is no state
 
   bool uses_norms() const { return uses_norms_; }  // a range is made of whole parameters
   bool needs_all() const { return needs_all_; }    // a range is the whole arena
@@ -90,6 +93,7 @@ class Update {
   std::vector<double> all_;                         // by node: numbers that are one in all
   std::vector<std::vector<double>> each_;           // by node: numbers that are one a parameter
   std::vector<float*> streams_;                     // parameter, gradient (null in 16 bits), states
+  ParameterSet::Range part_;                        // that states are of
   std::vector<Pass> norm_passes_;
   Pass last_;
   bool uses_norms_ = false, needs_all_ = false;

@@ -25,9 +25,13 @@ class ParameterServers final : public RankScheme {
     if (servers_ == 0) servers_ = ranks();
   }
 
+  std::unique_ptr<Optimizer> make_optimizer(const ParameterSet& set, const MakeOptimizer& make) override {
+    auto without_state = make({});
+    shards_ = shards(set, *without_state, servers_, place());
+    return rank() < servers_ ? make(shard(rank())) : std::move(without_state);
+  }
   void begin_training(const TrainingStart& start) override {
     RankScheme::begin_training(start);
-    shards_ = shards(start, servers_, place());
     dtype_ = start.parameters.compute_dtype();
     if (rank() < servers_) given_.assign(static_cast<size_t>(ranks()), std::vector<std::byte>(gradient_bytes(rank())));
   }
@@ -51,7 +55,9 @@ class ParameterServers final : public RankScheme {
     restore_statistics(set);
     refresh_computes(set);
   }
-  void begin_save(ParameterSet&, Optimizer& optimizer) override { gather_state(optimizer, shards_); }
+  std::vector<Optimizer::State> state_to_save(ParameterSet& set, Optimizer& optimizer) override {
+    return whole_state(set, optimizer, shards_);
+  }
   void abandon() noexcept override {
     for (auto* requests : {&given_by_, &got_, &sent_}) end_all(*requests);
   }

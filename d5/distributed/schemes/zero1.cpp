@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sharded optimizer (ZeRO stage 1; Rajbhandari et al., 2020): every rank owns a contiguous shard of the parameters and
 // its optimizer's state. Gradients of a shard are reduced to its owner during backward, which alone updates it; then
-// the parameters go to everyone. As many bytes as a dense allreduce, a 1/n of the optimizer's work.
+// the parameters go to everyone. As many bytes as a dense allreduce, a 1/n of the optimizer's work and state.
 //   owner r:  g = 1/n sum_s g_s      p = update(p, g)      everyone: p of all shards
 #include "d5/distributed/bucketed_scheme.hpp"
 
@@ -16,6 +16,11 @@ class Zero1 final : public BucketedScheme {
   Zero1(const Attributes&, Communicator* communicator)
       : BucketedScheme("zero1", communicator, Attributes{{"bucket_mb", 1.0}}) {}
 
+  std::unique_ptr<Optimizer> make_optimizer(const ParameterSet& set, const MakeOptimizer& make) override {
+    const auto without_state = make({});
+    shards_ = shards(set, *without_state, ranks(), place());
+    return make(shards_[static_cast<size_t>(rank())]);
+  }
   void finish_step(Step& step) override {
     begin_rest();
     ParameterSet& set = step.parameters();
@@ -38,10 +43,8 @@ class Zero1 final : public BucketedScheme {
     refresh_computes(set);
     end_step();
   }
-  void begin_save(ParameterSet&, Optimizer& optimizer) override {
-    std::vector<Range> parts;
-    for (size_t owner = 0; owner < buckets(); ++owner) parts.push_back(bucket(owner));
-    gather_state(optimizer, parts);
+  std::vector<Optimizer::State> state_to_save(ParameterSet& set, Optimizer& optimizer) override {
+    return whole_state(set, optimizer, shards_);
   }
   void abandon() noexcept override {
     BucketedScheme::abandon();
@@ -51,7 +54,7 @@ class Zero1 final : public BucketedScheme {
  protected:
   std::vector<Range> divide(const TrainingStart& start) override {
     dtype_ = start.parameters.compute_dtype();
-    return shards(start, ranks(), place());
+    return shards_;
   }
   Request reduce(size_t owner, Range range, std::byte* gradients) override {
     if (range.count == 0) return {};
@@ -67,6 +70,7 @@ class Zero1 final : public BucketedScheme {
 
  private:
   DType dtype_ = DType::f32;
+  std::vector<Range> shards_;  // of ranks
   std::vector<Request> shared_;
 };
 

@@ -238,6 +238,28 @@ std::string refusal(const TrainingSettings& settings, const On& on) {
   return "";
 }
 
+// Two states of Adam, 4 bytes a number: a rank has those of its shard, which is cut at lines of 64 elements, and all
+// together have each once.
+TEST(Schemes, OwnersOfShardsHaveNoMoreStateThanTheirs) {
+  TrainingSettings settings = settings_with_dropout();
+  settings.optimizer = {"adam", {{"learning_rate", 0.01}}};
+  settings.stop.steps = 1;
+  for (const int ranks : {2, 4}) {
+    const Trained with_all = train(settings, {.ranks = ranks});
+    const size_t state = static_cast<size_t>(with_all.elements) * 2 * sizeof(float);
+    for (const char* scheme : {"zero1", "pssgd"}) {
+      const Trained sharded = train(settings, {.ranks = ranks, .scheme = scheme});
+      size_t together = 0;
+      for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
+        const size_t own = sharded.bytes[r] - (with_all.bytes[r] - state);
+        EXPECT_NEAR(static_cast<double>(own), static_cast<double>(state) / ranks, 64 * 2 * sizeof(float)) << scheme;
+        together += own;
+      }
+      EXPECT_EQ(together, state) << scheme;
+    }
+  }
+}
+
 TEST(Schemes, BadValuesAreRefusedWithTheLegalOnes) {
   TrainingSettings settings = settings_with_dropout();
   EXPECT_THAT(refusal(settings, {.scheme = "dsdg"}), HasSubstr("dsgd"));

@@ -35,6 +35,8 @@ inline TrainingSettings settings_with_dropout() {
 struct Trained {
   std::vector<std::vector<float>> weights;  // by rank
   std::vector<TrainingResult> results;
+  std::vector<size_t> bytes;  // of memory
+  Index elements = 0;         // of the arena
   double number(const std::string& name, size_t rank = 0) const {
     for (const auto& [key, value] : results[rank].scheme)
       if (key == name) return value;
@@ -63,6 +65,7 @@ inline Trained train(const TrainingSettings& settings, const On& on) {
   Trained trained;
   trained.weights.resize(static_cast<size_t>(on.ranks));
   trained.results.resize(static_cast<size_t>(on.ranks));
+  trained.bytes.resize(static_cast<size_t>(on.ranks));
   std::mutex opening;
   run_ranks({.ranks = on.ranks, .per_node = on.per_node, .time_limit_s = 60}, [&](Communicator& communicator) {
     TrainingSettings own = settings;
@@ -80,6 +83,8 @@ inline Trained train(const TrainingSettings& settings, const On& on) {
     const auto rank = static_cast<size_t>(communicator.rank());
     trained.results[rank] = trainer.run();
     trained.weights[rank] = weights_of(trainer.parameters());
+    trained.bytes[rank] = trainer.bytes();
+    if (rank == 0) trained.elements = trainer.parameters().elements();
   });
   return trained;
 }

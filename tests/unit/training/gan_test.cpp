@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-AdversarialTrainer::Network network(const std::string& name, Index size) {
+NetworkOfSize network(const std::string& name, Index size) {
   return [name, size](Index samples, Mode mode) {
     Attributes values{{"size", size}, {"channels", int64_t{1}}, {"width", int64_t{4}}, {"depth", int64_t{1}}};
     if (name == "dcgan-generator") values.set("noise", int64_t{4});
