@@ -17,15 +17,17 @@ double usual_bytes(const ParameterSet& set) {
 }  // namespace
 
 BucketedScheme::BucketedScheme(std::string name, Communicator* communicator, const Attributes& values)
-    : RankScheme(std::move(name), communicator), bytes_(real_in(values, "bucket_mb", tuned, 1e6, place()) * 1e6) {
-  if (bytes_ < 0 && bytes_ != tuned * 1e6)
+    : RankScheme(std::move(name), communicator),
+      bytes_(real_in(values, "bucket_mb", tuned, 1e6, place()) * 1e6),
+      tries_(bytes_ < 0) {
+  if (tries_ && bytes_ != tuned * 1e6)
     throw UsageError("{} bucket_mb is {:g}; legal: -1 (tried), 0 (by size), or more", place(), bytes_ * 1e-6);
 }
 
 void BucketedScheme::begin_training(const TrainingStart& start) {
   RankScheme::begin_training(start);
   overlap_.restart();
-  if (bytes_ < 0) {
+  if (tries_) {
     tuning_.emplace(start.parameters, usual_bytes(start.parameters));
     bytes_ = tuning_->bytes();
   }
@@ -39,7 +41,12 @@ void BucketedScheme::set_buckets(const ParameterSet& set, std::vector<Range> ran
   divided();
 }
 
+Scheme::State BucketedScheme::state() {
+  return tries_ ? State{{"bucket bytes", Tensor::view(DType::f64, {1}, &chosen_)}} : State{};
+}
+
 void BucketedScheme::begin_step(Step& step) {
+  if (tuning_ && chosen_ > 0) choose(step.parameters(), chosen_);  // as a checkpoint says
   gradients_ = gradients_at(step.parameters(), step.all());
   element_bytes_ = storage_bytes(step.parameters().compute_dtype(), 1);
   buckets_->begin_step();
@@ -89,9 +96,14 @@ void BucketedScheme::tune(const ParameterSet& set) {
   double seconds = tuning_->seconds();
   sum_over_ranks({&seconds, 1});
   tuning_->judge(seconds);
+  if (tuning_->done()) return choose(set, tuning_->bytes());
   bytes_ = tuning_->bytes();
   set_buckets(set, Buckets::of_size(set, bytes_));
-  if (!tuning_->done()) return;
+}
+
+void BucketedScheme::choose(const ParameterSet& set, double bytes) {
+  bytes_ = chosen_ = bytes;
+  set_buckets(set, Buckets::of_size(set, bytes));
   tuning_.reset();
   overlap_.restart();
 }

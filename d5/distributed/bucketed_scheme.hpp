@@ -29,6 +29,7 @@ class BucketedScheme : public RankScheme {
   void finish_step(Step&) override;
   void end_training(ParameterSet&) override;
   void abandon() noexcept override { end_all(pending_); }
+  State state() override;  // the size that was chosen by trying
   // Beside what all have: waited_s over all steps, what overlap.hpp names, the buckets.
   Numbers measured() const override;
 
@@ -53,8 +54,10 @@ class BucketedScheme : public RankScheme {
   std::byte* at(size_t b) const { return gradients_ + bucket(b).first * element_bytes_; }
   void set_buckets(const ParameterSet&, std::vector<Range>);
   void tune(const ParameterSet&);
+  void choose(const ParameterSet&, double bytes);
 
-  double bytes_;
+  double bytes_, chosen_ = 0;  // chosen_: by trying, here or before a checkpoint; 0: not yet
+  bool tries_;
   std::optional<Buckets> buckets_;
   std::optional<BucketTuning> tuning_;
   Overlap overlap_;

@@ -41,7 +41,12 @@ class Sparcml final : public BucketedScheme {
     rescale_ = static_cast<float>(factor_ / factor);
     factor_ = factor;
   }
-  State state() override { return {{"left over", left_}, {"factor", Tensor::view(DType::f64, {1}, &factor_)}}; }
+  State state() override {
+    State all = BucketedScheme::state();
+    all.emplace_back("left over", left_);
+    all.emplace_back("factor", Tensor::view(DType::f64, {1}, &factor_));
+    return all;
+  }
 
  protected:
   Request reduce(size_t, Range range, std::byte* bytes) override {

@@ -93,6 +93,34 @@ INSTANTIATE_TEST_SUITE_P(Schemes, RankCheckpoint,
                                          SchemeCase{"mavg", {{"period", int64_t{4}}}}, SchemeCase{"easgd"},
                                          SchemeCase{"dpsgd"}));
 
+// Which size is chosen depends on times, so what goes on is compared with the very run that saved it.
+TEST(RankCheckpoints, ABucketSizeThatWasChosenByTryingStays) {
+  class Copies final : public TrainingEvents {
+   public:
+    Copies(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
+    void after(TrainingEvent event, const TrainingView& view) override {
+      if (event == TrainingEvent::checkpoint && view.rank == 0 && view.step == 16)
+        std::filesystem::copy(from_, to_, std::filesystem::copy_options::recursive);
+    }
+
+   private:
+    std::string from_, to_;
+  };
+  const Folder folder("chosen"), copied("chosen-copy");
+  TrainingSettings settings = saved_every(0, folder.file("a.d5c"));
+  settings.stop.epochs = 6;  // 24 steps; two sizes are tried for six steps each
+  Copies copies(folder.file(""), copied.file("16"));
+  settings.events.push_back(&copies);
+  const On on{.ranks = 4, .values = {{"bucket_mb", -1.0}, {"algorithm", std::string("ring")}}};
+  const Trained whole = train(settings, on);
+  settings.events.clear();
+  settings.checkpoint.file = copied.file("16/a.d5c");
+  const Trained resumed = train(settings, on);
+  EXPECT_EQ(resumed.results[0].resumed_at, 16);
+  EXPECT_EQ(resumed.number("bucket_mb"), whole.number("bucket_mb"));
+  EXPECT_EQ(resumed.weights, whole.weights);
+}
+
 // Updates come in an order of their own, so bits cannot be asked for; every sample is learned from once.
 TEST(RankCheckpoints, AsynchronousSchemesGoOnWithWhatTheServersHad) {
   for (const std::string scheme : {"asgd", "ssp"}) {
