@@ -112,6 +112,8 @@ std::vector<int> Plan::parameters(const Graph& graph) const {
     for (const int i : nodes[n].inputs)
       if (i >= 0 && values[i].parameter && values[i].readers.front() == n && std::ranges::find(order, i) == order.end())
         order.push_back(i);
+  // What is not trained comes last, so that an update goes over one piece of memory.
+  std::ranges::stable_partition(order, [&](int i) { return values[i].differentiable; });
   return order;
 }
 
