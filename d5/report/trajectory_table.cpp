@@ -71,9 +71,20 @@ std::string furthest(const Json& trajectory) {
   order.resize(std::min(order.size(), most_parameters));
   std::string text;
   for (const size_t i : order)
-    text += fmt::format("{}{} {} ({})", text.empty() ? "" : "; ", plain_text(names[i]), number_text_at(l2, i),
+    text += fmt::format("{}{} {} (L-inf {})", text.empty() ? "" : ", ", plain_text(names[i]), number_text_at(l2, i),
                         number_text_at(linf, i));
   return text;
+}
+
+// How far it came in the end, and where most of that is.
+std::string note_of(const std::string& label, const Json& trajectory) {
+  const size_t last = trajectory["steps"].size() - 1;
+  const double apart = number_at(trajectory["all_l2"], last), length = number_at(trajectory["baseline_l2"], last);
+  const std::string step = trajectory["steps"][last].dump();
+  if (apart == 0) return fmt::format("{}: the same bits up to step {}\n", label, step);
+  return fmt::format(
+      "{}: at step {} {:.3g} apart in L2, {:.2g} % of the length of the baseline's weights, {:.3g}; most in {}\n",
+      label, step, apart, 100 * apart / length, length, furthest(trajectory));
 }
 
 std::string table_of(const std::vector<const Record*>& records, bool colour) {
@@ -91,10 +102,7 @@ std::string table_of(const std::vector<const Record*>& records, bool colour) {
     table.column(label + ": L2", Align::right);
     table.column("L-inf", Align::right);
     if (trajectory["steps"].size() > steps.size()) steps = trajectory["steps"];
-    notes += fmt::format("{}: furthest at step {}: L2 (L-inf) {}; all {} of the baseline's {}\n", label,
-                         trajectory["steps"].back().dump(), furthest(trajectory),
-                         number_text_at(trajectory["all_l2"], trajectory["all_l2"].size() - 1),
-                         number_text_at(trajectory["baseline_l2"], trajectory["baseline_l2"].size() - 1));
+    notes += note_of(label, trajectory);
   }
   for (const size_t look : shown_looks(steps.size())) {
     std::vector<Cell> cells{{steps[look].dump()}};
@@ -108,10 +116,13 @@ std::string table_of(const std::vector<const Record*>& records, bool colour) {
     }
     table.row(std::move(cells));
   }
-  return fmt::format("{}, seed {}: weights less those of backend {}, optimizer {}\n{}{}",
-                     field_text(first.fields, "network"), field_text(first.fields, "seed"),
-                     plain_text(baseline.value("backend", Json(""))), plain_text(baseline.value("optimizer", Json(""))),
-                     table.text(colour), notes);
+  return fmt::format(
+      "{}, seed {}: how far the trained weights are from the baseline's (backend {}, optimizer {}) after so many "
+      "steps\n"
+      "{}{}The baseline is kept in {}: remove it to begin with another\n",
+      field_text(first.fields, "network"), field_text(first.fields, "seed"),
+      plain_text(baseline.value("backend", Json(""))), plain_text(baseline.value("optimizer", Json(""))),
+      table.text(colour), notes, leading.value("folder", ""));
 }
 
 std::string quoted(const std::string& text) {
