@@ -383,7 +383,7 @@ std::shared_ptr<Transport> world() {
     throw Error("[mpi] MPI_Init_thread failed");
   if (provided < MPI_THREAD_MULTIPLE)
     throw Error("[mpi] this MPI gives thread support {}, MPI_THREAD_MULTIPLE ({}) is needed", provided,
-                MPI_THREAD_MULTIPLE);
+                static_cast<int>(MPI_THREAD_MULTIPLE));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   auto watch = std::make_shared<MpiWatch>(MPI_COMM_WORLD);
   MPI_Comm copy;
