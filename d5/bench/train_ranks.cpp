@@ -197,6 +197,10 @@ Outcome train_with_restarts(Json fields, Depth depth) {
 
 }  // namespace
 
+bool needs_ranks(const Json& fields) {
+  return scheme_of(fields).name != "single" || (fields.at("communicator") == "mpi" && !cluster_hosts().empty());
+}
+
 Outcome train_by_ranks(const Json& fields, Depth depth) {
   Outcome outcome = train_with_restarts(fields, depth);
   if (fields.at("communicator") == "mpi" && launcher_of({.hosts = cluster_hosts()}) == "srun")

@@ -9,6 +9,9 @@ namespace d5 {
 
 class Communicator;
 
+// Several ranks; or one on another machine.
+bool needs_ranks(const Json& fields);
+
 // What rank 0 says of it. Error with one message where a rank fails.
 Outcome train_by_ranks(const Json& fields, Depth);
 

@@ -290,7 +290,7 @@ class TrainSession final : public Session {
     std::unique_ptr<Backend> tried;  // each rank opens its own
     if (auto off = open_backend_of(fields_, tried)) return *off;
     if (depth < Depth::measure) shorten();
-    return scheme_of(fields_).name == "single" ? run_training(fields_, depth, nullptr) : train_by_ranks(fields_, depth);
+    return needs_ranks(fields_) ? train_by_ranks(fields_, depth) : run_training(fields_, depth, nullptr);
   }
 
   SliceResult run(const Slice&) override { throw Error("[train] a training runs once, in prepare"); }

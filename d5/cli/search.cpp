@@ -7,6 +7,7 @@
 #include "d5/cli/execute.hpp"
 #include "d5/cli/interrupt.hpp"
 #include "d5/cli/plugins.hpp"
+#include "d5/distributed/communicator.hpp"
 #include "d5/recipe/values.hpp"
 #include "d5/report/jsonl.hpp"
 #include "d5/report/search_table.hpp"
@@ -17,7 +18,7 @@ namespace {
 
 struct SearchFlags : RunFlags {
   std::string recipe, method, objective, per;
-  std::vector<std::string> space, values, set;
+  std::vector<std::string> space, values, set, hosts;
   std::optional<int64_t> trials, seed;
   std::optional<int> parallel;
   bool no_confirm = false;
@@ -38,6 +39,11 @@ SearchPlan plan_of(const Recipe& recipe, const SearchFlags& flags) {
   if (flags.seed) plan.seed = static_cast<uint64_t>(*flags.seed);
   if (flags.parallel) plan.parallel = *flags.parallel;
   if (plan.parallel < 1) throw UsageError("[search] parallel is {}; 1 and more are legal", plan.parallel);
+  plan.hosts = flags.hosts;
+  if (!plan.hosts.empty() && static_cast<size_t>(plan.parallel) > plan.hosts.size())
+    throw UsageError("[search] parallel is {}, but there are {} hosts: at most one training at a time on each",
+                     plan.parallel, plan.hosts.size());
+  if (!plan.hosts.empty()) open_communicator("mpi");  // why it is off is said here
   if (flags.no_confirm) plan.confirm = false;
   if (!flags.space.empty()) plan.space.clear();
   for (const std::string& text : flags.space) {
@@ -141,6 +147,13 @@ RunCommand add_search(CLI::App& program) {
   command->add_option("--seed", flags->seed, "Of the method; trainings have the recipe's [1]")->group(what);
   command->add_option("--set", flags->set, "field=value: change a mutable value of the recipe")->group(what);
   command->add_option("--parallel", flags->parallel, "Trainings at a time, each on its share of the cores [1]")
+      ->group("How to run");
+  command
+      ->add_option(
+          "--hosts", flags->hosts,
+          "Machines, separated by commas, that mpirun or srun reaches: the trainings under way share them, each "
+          "with the recipe's ranks [this one]")
+      ->delimiter(',')
       ->group("How to run");
   command->add_flag("--no-confirm", flags->no_confirm, "Do not train the best one again with the recipe's other seeds")
       ->group("How to run");

@@ -61,6 +61,7 @@ ChildSettings ChildPool::settings(const Json& fields) const {
   ChildSettings settings;
   settings.command = {options_.program.empty() ? "/proc/self/exe" : options_.program, "worker"};
   settings.environment = thread_environment(threads);
+  settings.environment.insert(settings.environment.end(), options_.environment.begin(), options_.environment.end());
   if (const std::string cap = usable_isa().onednn_cap(); !cap.empty())
     for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"})
       if (!std::getenv(name)) settings.environment.emplace_back(name, cap);

@@ -28,6 +28,7 @@ struct RunOptions {
   double alpha = 0.05, margin = 0.01;
   ChildLimits limits;
   std::string program;  // the d5 executable for children; empty: /proc/self/exe
+  std::vector<std::pair<std::string, std::string>> environment;  // of children, added to ours
   bool pin = true;
   std::vector<std::string> metrics;  // beyond the usual ones: see 'd5 list metrics'
   std::string folder;                // where metrics may leave files

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/runner/search.hpp"
 
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <cmath>
@@ -39,11 +40,10 @@ class Search {
     take_known();
     const int workers = std::max(1, plan_.parallel);
     if (workers == 1) {
-      work({});
+      work({.cores = {}, .hosts = plan_.hosts});
     } else {
       std::vector<std::thread> threads;
-      for (int w = 0; w < workers; ++w)
-        threads.emplace_back([this, cores = share_of_cores(w, workers)] { work(cores); });
+      for (int w = 0; w < workers; ++w) threads.emplace_back([this, w, workers] { work(place_of(w, workers)); });
       for (std::thread& thread : threads) thread.join();
     }
     if (error_) std::rethrow_exception(error_);
@@ -71,6 +71,20 @@ class Search {
                    {"plan", search_identity(recipe_, plan_)}};
     if (confirms) search["confirms"] = true;
     return search;
+  }
+
+  // Where a worker's trials run: on cores of this machine, or on other machines.
+  struct Place {
+    std::vector<int> cores;
+    std::vector<std::string> hosts;
+  };
+
+  Place place_of(int worker, int workers) const {
+    if (plan_.hosts.empty()) return {.cores = share_of_cores(worker, workers), .hosts = {}};
+    Place place;
+    for (size_t h = static_cast<size_t>(worker); h < plan_.hosts.size(); h += static_cast<size_t>(workers))
+      place.hosts.push_back(plan_.hosts[h]);
+    return place;
   }
 
   static std::vector<int> share_of_cores(int worker, int workers) {
@@ -115,11 +129,11 @@ class Search {
   }
 
   // A worker's thread: one trial after the other until the method has no more.
-  void work(const std::vector<int>& cores) {
-    if (!cores.empty()) {
+  void work(const Place& place) {
+    if (!place.cores.empty()) {
       cpu_set_t set;
       CPU_ZERO(&set);
-      for (const int core : cores) CPU_SET(core, &set);
+      for (const int core : place.cores) CPU_SET(core, &set);
       sched_setaffinity(0, sizeof set, &set);  // of this thread, and of the children that it starts
     }
     std::unique_lock lock(mutex_);
@@ -140,7 +154,7 @@ class Search {
       }
       ++under_way_;
       try {
-        one(number, lock);
+        one(number, place.hosts, lock);
       } catch (...) {
         if (!lock.owns_lock()) lock.lock();
         error_ = std::current_exception();
@@ -151,20 +165,29 @@ class Search {
     changed_.notify_all();
   }
 
-  void one(size_t number, std::unique_lock<std::mutex>& lock) {
+  void one(size_t number, const std::vector<std::string>& hosts, std::unique_lock<std::mutex>& lock) {
     const Trial trial = trials_[number];
     lock.unlock();
     std::optional<Record> made;
-    run_cases(
-        {trial_case(recipe_, values_of(trial.point), trial.budget)}, run_.options, [&](const Record& r) { made = r; },
-        [](const Progress&) {}, *run_.interrupted);
+    run_on(hosts, trial_case(recipe_, values_of(trial.point), trial.budget), [&](const Record& r) { made = r; });
     lock.lock();
     if (!made) return;  // interrupted: this trial is not known
     made->details["search"] = describe(number, *made, false);
+    if (!hosts.empty()) made->details["search"]["hosts"] = hosts;
     trials_[number].cost = trial_cost(*made, plan_.objective);
     see_best(number);
     say(number, *made);
     keep(*made);
+  }
+
+  void run_on(const std::vector<std::string>& hosts, Json fields, const std::function<void(const Record&)>& emit) {
+    RunOptions options = run_.options;
+    if (!hosts.empty()) {
+      fields["communicator"] = "mpi";
+      options.environment.emplace_back("D5_CLUSTER_HOSTS", fmt::format("{}", fmt::join(hosts, ",")));
+    }
+    run_cases(
+        {fields}, options, emit, [](const Progress&) {}, *run_.interrupted);
   }
 
   void say(size_t number, const Record& record) {
@@ -194,17 +217,16 @@ class Search {
     for (const Json& seed : seeds) {
       Json fields = first;
       fields["seed"] = seed;
-      const bool known = std::ranges::any_of(records_, [&](const Record& record) { return record.fields == fields; });
+      const bool known = std::ranges::any_of(records_, [&](const Record& record) {
+        return record.fields.at("seed") == seed && record.details["search"]["trial"] == *best_;
+      });
       if (known || *run_.interrupted) continue;
-      run_cases(
-          {fields}, run_.options,
-          [&](const Record& made) {
-            Record record = made;
-            record.details["search"] = describe(*best_, made, true);
-            run_.say(fmt::format("trial {} again with seed {}", *best_, seed.dump()));
-            keep(record);
-          },
-          [](const Progress&) {}, *run_.interrupted);
+      run_on(plan_.hosts, fields, [&](const Record& made) {
+        Record record = made;
+        record.details["search"] = describe(*best_, made, true);
+        run_.say(fmt::format("trial {} again with seed {}", *best_, seed.dump()));
+        keep(record);
+      });
     }
   }
 

@@ -33,7 +33,8 @@ struct SearchPlan {
   Index trials = 0;
   uint64_t seed = 1;
   int parallel = 1;
-  Attributes values;  // the method's own
+  std::vector<std::string> hosts;  // where trials run, each on its share of them; empty: on this machine
+  Attributes values;               // the method's own
   std::vector<SearchField> space;
   SearchField per;      // a search for each of its choices; none: one search
   bool confirm = true;  // the best one again with every seed of the recipe: the best of many is partly luck

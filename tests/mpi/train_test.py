@@ -47,6 +47,48 @@ class Train(unittest.TestCase):
             self.assertEqual(by["mpi"], by["threads"])
             self.assertEqual(len(by["mpi"]), 9)
 
+    def test_a_search_spreads_its_trials_over_machines(self):
+        recipe = """
+name = "spread"
+level = 2
+[fixed]
+network = "mlp"
+features = 64
+depth = 1
+classes = 4
+dataset = "generated-images"
+options = "channels=1;height=8;width=8;classes=4;strength=6"
+samples = 320
+test_samples = 100
+epochs = 1
+[mutable]
+backend = "reference"
+ranks = 1
+batch = 32
+optimizer = "momentum:learning_rate=0.01"
+"""
+        names = ["localhost", "127.0.0.1"]  # both this machine, so that nothing is reached over a network
+        for ranks in ["1", "2"]:
+            with tempfile.TemporaryDirectory() as folder:
+                Path(folder, "spread.toml").write_text(recipe)
+                words = [d5, "search", f"{folder}/spread.toml", "--space", "batch=16,32,64,80", "--method", "grid", "--set",
+                         f"ranks={ranks}", "--no-confirm", "--json", "--quiet", "--parallel", "2"]
+                result = subprocess.run([*words, "-o", f"{folder}/out", "--hosts", ",".join(names)], capture_output=True,
+                                        text=True, timeout=120)
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                trials = [r for r in map(json.loads, result.stdout.splitlines()) if r["kind"] == "train"]
+                self.assertEqual({tuple(t["details"]["search"]["hosts"]) for t in trials}, {(n,) for n in names})
+                self.assertEqual([t["status"] for t in trials], ["passed"] * 4)
+                here = subprocess.run([*words, "-o", f"{folder}/here"], capture_output=True, text=True, timeout=120)
+                self.assertEqual(here.returncode, 0, here.stdout + here.stderr)
+                hashes = lambda text: {(r["case"]["batch"], r["details"]["training"]["weights_hash"])
+                                       for r in map(json.loads, text.splitlines()) if r["kind"] == "train"}
+                self.assertEqual(hashes(result.stdout), hashes(here.stdout))
+                more = subprocess.run([*words[:-1], "3", "-o", f"{folder}/more", "--hosts", ",".join(names)],
+                                      capture_output=True, text=True, timeout=120)
+                self.assertEqual(more.returncode, 2, more.stdout)
+                self.assertIn("parallel is 3, but there are 2 hosts", more.stderr)
+
     def test_checkpoints_go_on_bit_for_bit(self):
         for ranks, schemes in [("2", "dsgd,zero1,mavg:period=4"), ("4", "pssgd,zero1,sparcml:density=0.1,easgd,dpsgd")]:
             both = ["--ranks", ranks, "--scheme", schemes]
