@@ -122,8 +122,10 @@ class DataBench final : public Bench {
       of_probes("bandwidth", "GB/s", "all_samples_per_s", bytes / batch * 1e-9);
     }
     of_probes("latency", "s", "latency_s");
-    of_probes("stall", "share", "stall_share");
+    of_probes("stall", "1", "stall_share");
     add_read_share(result, record);
+    if (const std::vector<double> kept = of_slices(result.probes, "cached_share"); !kept.empty() && median(kept) > 0.05)
+      record.warnings.push_back(fmt::format("{:.0f} % of the pages stayed cached: not cold", 100 * median(kept)));
     for (const Quantile& q : time.tails) {
       Json tail = {{"value", q.value}, {"ci95", nullptr}};
       if (q.interval) tail["ci95"] = {q.interval->low, q.interval->high};

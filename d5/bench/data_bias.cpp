@@ -26,8 +26,11 @@ ClassBias class_bias(std::vector<Index> counts) {
 }
 
 std::optional<size_t> class_field(const std::vector<Field>& fields) {
+  constexpr Index most = 1 << 20;  // a damaged label must not take the memory
   for (size_t f = 0; f < fields.size(); ++f)
-    if (fields[f].classes && *fields[f].classes > 1 && fields[f].shape && fields[f].shape->elements() == 1) return f;
+    if (fields[f].classes && *fields[f].classes > 1 && *fields[f].classes <= most && fields[f].shape &&
+        fields[f].shape->elements() == 1)
+      return f;
   return {};
 }
 

@@ -18,7 +18,7 @@ struct ClassBias {
 };
 ClassBias class_bias(std::vector<Index> counts);  // Error with fewer than two classes or no samples
 
-// The field that has classes and one value a sample, or none.
+// The field that has classes, a million at most, and one value a sample; or none.
 std::optional<size_t> class_field(const std::vector<Field>&);
 // Adds the labels of a batch of that field. SampleError on one that is out of range.
 void count_classes(const Tensor& labels, std::span<Index> counts);

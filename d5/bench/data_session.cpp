@@ -4,6 +4,10 @@
 // the decoder's own rate, times the threads), and what the storage gives in the same order (sequential, or random in
 // blocks of a sample's size). The later of the two bounds the batch. Several processes: this one is measured while the
 // others read, each its own share; the storage is shared.
+//
+// Cold: what is timed is a stretch, which begins with no page cached and a new loader: a whole epoch where that is over
+// soon, else so many batches. Its batches are not alike (the kernel reads ahead, so a few wait for all), so the
+// stretch as a whole is one sample of the time, shared out evenly among its batches.
 #include "d5/bench/data_session.hpp"
 
 #include <algorithm>
@@ -12,6 +16,7 @@
 #include "d5/bench/data_case.hpp"
 #include "d5/bench/data_peers.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/datasets/named.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/quantile.hpp"
 #include "d5/measure/storage.hpp"
@@ -20,6 +25,8 @@ namespace d5 {
 namespace {
 
 constexpr double probe_s = 0.05;
+constexpr double cold_stretch_s = 0.5;  // batches are added until then, or until the epoch ends
+constexpr double cold_share = 0.05;     // of the pages may stay cached
 
 // What another process reads with. When it is done, it lets go of the pages that it has mapped: they would keep the
 // cache from being emptied.
@@ -31,13 +38,12 @@ struct PeerReading {
   Loader loader;
 };
 
-Outcome without_details(std::string status, std::string reason) {
+Outcome unsupported(std::string reason) {
   Outcome outcome;
-  outcome.status = std::move(status);
+  outcome.status = "unsupported";
   outcome.reason = std::move(reason);
   return outcome;
 }
-Outcome unsupported(std::string reason) { return without_details("unsupported", std::move(reason)); }
 
 class DataSession final : public Session {
  public:
@@ -51,6 +57,7 @@ class DataSession final : public Session {
 
   Outcome prepare(Depth depth) override {
     Outcome outcome;
+    require_set_or_file(fields_.at("dataset"));
     try {
       open();
     } catch (const UsageError& error) {
@@ -58,14 +65,13 @@ class DataSession final : public Session {
       return unsupported(error.what());
     }
     if (cold_ && files_.empty()) return unsupported("cache cold: the samples come from no file");
-    if (source_.data->size() == 0) return without_details("failed", "the data set has no samples");
     describe(outcome.details);
     if (depth < Depth::check) return outcome;
     check(outcome);
     if (outcome.status != "passed" || depth < Depth::measure) return outcome;
     if (cold_) {
       empty_page_cache(files_);
-      if (const double left = cached_share(files_); left > 0.05)
+      if (const double left = cached_share(files_); left > cold_share)
         return unsupported(
             fmt::format("cache cold: the file system or another process keeps {:.0f} % of the pages", 100 * left));
     } else {
@@ -73,51 +79,43 @@ class DataSession final : public Session {
     }
     start_peers();
     open_loader();
-    std::vector<double> seconds;
-    const double begin = now_seconds();
-    while ((seconds.size() < 3 || now_seconds() - begin < 0.1) && seconds.size() < 1000) seconds.push_back(next());
-    outcome.details["warmup_s"] = seconds;
-    outcome.details["seconds_per_iteration"] =
-        std::max(1e-9, median({seconds.begin() + static_cast<long>(seconds.size() / 2), seconds.end()}));
+    cold_ ? warm_up_cold(outcome.details) : warm_up_hot(outcome.details);
     return outcome;
   }
 
   SliceResult run(const Slice& slice) override {
+    SliceResult result;
+    Counted counted;
+    const auto read_before = read_counters();
     if (cold_) {
-      loader_.reset();
-      empty_page_cache(files_);
-      open_loader();
+      for (int64_t sample = 0; sample < slice.samples; ++sample) {
+        result.start.push_back(now_seconds());
+        double seconds = 0;
+        for (int64_t s = 0; s < slice.batch; ++s) seconds += cold_stretch(counted);
+        result.seconds.push_back(seconds / static_cast<double>(slice.batch * stretch_));
+      }
     } else {
       // What was read ahead while nobody asked does not count.
       for (Index b = 0; b < std::max<Index>(slice.rewarm, options_.ahead + 1); ++b) next();
+      if (peers_) peers_->start();
+      count(counted, [&] {
+        for (int64_t sample = 0; sample < slice.samples; ++sample) {
+          result.start.push_back(now_seconds());
+          double seconds = 0;
+          for (int64_t b = 0; b < slice.batch; ++b) seconds += next();
+          result.seconds.push_back(seconds / static_cast<double>(slice.batch));
+        }
+      });
     }
-    SliceResult result;
-    if (peers_) peers_->start();
-    const int64_t others = peers_ ? peers_->batches() : 0;
-    const LoaderCounts before = loader_->counts();
-    const auto read_before = read_counters();
-    const double began = now_seconds();
-    for (int64_t sample = 0; sample < slice.samples; ++sample) {
-      result.start.push_back(now_seconds());
-      double seconds = 0;
-      for (int64_t b = 0; b < slice.batch; ++b) seconds += next();
-      result.seconds.push_back(seconds / static_cast<double>(slice.batch));
-    }
-    const double elapsed = now_seconds() - began;
-    const int64_t others_gave = peers_ ? peers_->batches() - others : 0;
-    if (peers_) peers_->pause();
-    const LoaderCounts& after = loader_->counts();
     const auto read_after = read_counters();
-    result.probe = {
-        {"samples_per_s", reading_rate()},
-        {"samples", after.samples - before.samples},
-        {"stall_share", elapsed > 0 ? (after.waited_s - before.waited_s) / elapsed : 0},
-        {"latency_s", (after.read_s - before.read_s) / std::max<double>(1, double(after.samples - before.samples))},
-        {"bytes_needed", after.bytes - before.bytes}};
+    result.probe = {{"samples_per_s", reading_rate()},
+                    {"samples", counted.samples},
+                    {"stall_share", counted.elapsed_s > 0 ? counted.waited_s / counted.elapsed_s : 0},
+                    {"latency_s", counted.read_s / std::max<double>(1, static_cast<double>(counted.samples))},
+                    {"bytes_needed", counted.bytes}};
     if (peers_)
       result.probe["all_samples_per_s"] =
-          (static_cast<double>(after.samples - before.samples) + static_cast<double>(others_gave * batch_)) /
-          std::max(1e-9, elapsed);
+          static_cast<double>(counted.samples + counted.of_peers) / std::max(1e-9, counted.elapsed_s);
     if (read_before && read_after) {
       result.probe["bytes_asked"] = read_after->asked_bytes - read_before->asked_bytes;
       result.probe["bytes_from_storage"] = read_after->storage_bytes - read_before->storage_bytes;
@@ -130,11 +128,9 @@ class DataSession final : public Session {
     Outcome outcome;
     check(outcome);
     if (!loader_) return outcome;
-    outcome.details["skipped"] = loader_->counts().skipped;
-    for (const Skipped& one : loader_->counts().first_skipped) {
-      outcome.details["first_skipped"].push_back(one.reason);
-      if (outcome.details["first_skipped"].size() == 10) break;
-    }
+    note_skipped();
+    outcome.details["skipped"] = skipped_;
+    if (!first_skipped_.empty()) outcome.details["first_skipped"] = first_skipped_;
     return outcome;
   }
 
@@ -145,9 +141,77 @@ class DataSession final : public Session {
     return now_seconds() - began;
   }
 
+  // What the loader gave, and how long that took.
+  struct Counted {
+    Index samples = 0, of_peers = 0;
+    double bytes = 0, waited_s = 0, read_s = 0, elapsed_s = 0;
+  };
+  template <class Take>
+  double count(Counted& counted, Take take) {
+    const int64_t others = peers_ ? peers_->batches() : 0;
+    const LoaderCounts before = loader_ ? loader_->counts() : LoaderCounts{};
+    const double began = now_seconds();
+    take();
+    const double elapsed = now_seconds() - began;
+    if (peers_) {
+      counted.of_peers += (peers_->batches() - others) * batch_;
+      peers_->pause();
+    }
+    const LoaderCounts& after = loader_->counts();
+    counted.samples += after.samples - before.samples;
+    counted.bytes += after.bytes - before.bytes;
+    counted.waited_s += after.waited_s - before.waited_s;
+    counted.read_s += after.read_s - before.read_s;
+    counted.elapsed_s += elapsed;
+    return elapsed;
+  }
+
+  void warm_up_hot(Json& details) {
+    std::vector<double> seconds;
+    const double begin = now_seconds();
+    while ((seconds.size() < 3 || now_seconds() - begin < 0.1) && seconds.size() < 1000) seconds.push_back(next());
+    details["warmup_s"] = seconds;
+    details["seconds_per_iteration"] =
+        std::max(1e-9, median({seconds.begin() + static_cast<long>(seconds.size() / 2), seconds.end()}));
+  }
+
+  // How long a stretch is, then how long it takes.
+  void warm_up_cold(Json& details) {
+    empty_page_cache(files_);
+    const Index epoch = loader_->batches();
+    double seconds = 0;
+    for (stretch_ = 0; stretch_ < epoch && seconds < cold_stretch_s; ++stretch_) seconds += next();
+    Counted ignored;
+    details["seconds_per_iteration"] = std::max(1e-9, cold_stretch(ignored));
+    details["cold"] = {{"batches", stretch_}, {"of_an_epoch", epoch}};
+    release_mapped_pages(files_);  // others may have the same files to empty
+  }
+
+  // By the loader, which ends.
+  void note_skipped() {
+    skipped_ += loader_->counts().skipped;
+    for (const Skipped& one : loader_->counts().first_skipped)
+      if (first_skipped_.size() < 10) first_skipped_.push_back(one.reason);
+  }
+
+  // From the beginning of a loader to its last batch.
+  double cold_stretch(Counted& counted) {
+    const Loader::State from = loader_->state();
+    note_skipped();
+    loader_.reset();
+    empty_page_cache(files_);
+    stretch_from_ = from;
+    return count(counted, [&] {
+      open_loader(from);
+      if (peers_) peers_->start();
+      for (Index b = 0; b < stretch_; ++b) next();
+    });
+  }
+
   void open() {
     source_ = open_data_source(fields_);
     files_ = source_.files;
+    if (source_.data->size() == 0) throw Error("[data] {} holds no samples", fields_.at("dataset").get<std::string>());
     const auto seed = fields_.at("seed").get<uint64_t>();
     data_ = std::make_shared<const Augmented>(source_.data, parse_augmentations(fields_.at("augment")), seed);
     all_ = make_sampler(fields_.at("access"), source_.data->size(), seed);
@@ -176,9 +240,9 @@ class DataSession final : public Session {
     });
   }
 
-  // A new one begins where the last one was, so that a cold cache is not asked for the same samples again.
-  void open_loader() {
-    options_.first_epoch = epoch_++;
+  void open_loader(Loader::State from = {}) {
+    options_.first_epoch = from.epoch;
+    options_.first_batch = from.batch;
     loader_ = std::make_unique<Loader>(data_, sampler_, options_);
   }
 
@@ -262,17 +326,20 @@ class DataSession final : public Session {
     }
   }
 
-  // Samples a second that this thread reads into one row, without a loader: the median over short stretches, because
-  // the batches are summarised by their median too, and neither should count what other processes take.
+  // Samples a second that this thread reads into one row, without a loader, their pages cached: in cold cases those of
+  // the last stretch. The median over a few samples each, because the batches are summarised by their median too, and
+  // neither should count what other processes take.
   double reading_rate() {
     Sample row = empty_row();
+    const Index epoch = stretch_from_.epoch, from = stretch_from_.batch * batch_;
+    const Index places = cold_ ? std::min(stretch_ * batch_, sampler_->size() - from) : sampler_->size();
     std::vector<double> seconds;  // a sample
     const double began = now_seconds();
     while (seconds.empty() || now_seconds() - began < probe_s) {
-      const Index first = probed_ % sampler_->size();
-      std::vector<Index> wanted(static_cast<size_t>(std::min<Index>(16, sampler_->size() - first)));
+      const Index first = probed_ % places;
+      std::vector<Index> wanted(static_cast<size_t>(std::min<Index>(16, places - first)));
       const double start = now_seconds();
-      sampler_->take(0, first, 1, wanted);
+      sampler_->take(epoch, from + first, 1, wanted);
       for (const Index i : wanted) read_or_skip(i, row);
       seconds.push_back((now_seconds() - start) / static_cast<double>(wanted.size()));
       probed_ += static_cast<Index>(wanted.size());
@@ -288,7 +355,8 @@ class DataSession final : public Session {
     }
   }
 
-  // Hot: copies out of mapped pages, of what a sample holds. Cold: reads of what it takes in its file.
+  // Hot: copies out of mapped pages, of what a sample holds. Cold: reads of what it takes in its file; who wants all
+  // samples in any order may read the files from end to end, if that is faster.
   void probe_storage(Json& probe) {
     if (files_.empty()) return;
     const Index in_file = std::max<Index>(1, bytes_of(files_) / source_.data->size());
@@ -300,9 +368,16 @@ class DataSession final : public Session {
       return;
     }
     empty_page_cache(files_);
+    probe["cached_share"] = cached_share(files_);
     probe["sample_file_bytes"] = in_file;
-    probe["storage_bytes_per_s"] = ordered_ ? sequential_read_rate(files_, readers, probe_s)
-                                            : random_read_rate(files_, in_file, readers, probe_s, probed_seed_++);
+    const bool whole_epoch = stretch_ == loader_->batches();
+    double rate = 0;
+    if (ordered_ || whole_epoch) rate = sequential_read_rate(files_, readers, cold_stretch_s);
+    if (!ordered_) {
+      empty_page_cache(files_);
+      rate = std::max(rate, random_read_rate(files_, in_file, readers, cold_stretch_s, probed_seed_++));
+    }
+    probe["storage_bytes_per_s"] = rate;
   }
 
   Index sample_bytes() const {
@@ -322,7 +397,11 @@ class DataSession final : public Session {
   LoaderOptions options_;
   std::unique_ptr<DataPeers> peers_;
   std::unique_ptr<Loader> loader_;
-  Index epoch_ = 0, probed_ = 0;
+  Index stretch_ = 0;  // batches
+  Loader::State stretch_from_;
+  Index skipped_ = 0;
+  std::vector<std::string> first_skipped_;
+  Index probed_ = 0;
   uint64_t probed_seed_ = 1;
 };
 

@@ -33,7 +33,7 @@ const std::vector<std::pair<std::string, std::string>> field_help{
 };
 
 struct BenchFlags : RunFlags {
-  std::string sets;
+  std::string sets = "generated-images";
   std::map<std::string, std::string> fields;
 };
 
@@ -47,7 +47,7 @@ RunCommand add_data_bench(CLI::App& data) {
       ->add_option(
           "dataset", flags->sets,
           "Sets by name, files or folders, separated by commas; the first is what the others are compared with")
-      ->required();
+      ->capture_default_str();
   for (const auto& [field, about] : field_help)
     command->add_option(option_name(field), flags->fields[field], about)
         ->group("Case (each takes several values, separated by commas)");

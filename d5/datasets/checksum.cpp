@@ -6,8 +6,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "d5/datasets/byte_order.hpp"
+#include "d5/datasets/byte_source.hpp"
 #include "d5/datasets/file_bytes.hpp"
 
 namespace d5 {
@@ -143,16 +145,23 @@ std::string sum_of(std::string_view bytes) {
   return blocks.digits();
 }
 
+// `read` gives fewer bytes than asked for at the end.
+using Read = std::function<size_t(uint8_t* to, size_t bytes)>;
 template <class Sum>
-std::string sum_of_file(const FileBytes& file) {
+std::string sum_of_pieces(const Read& read) {
   Blocks<Sum> blocks;
   std::vector<uint8_t> piece(1 << 20);
-  for (uint64_t at = 0; at < file.size(); at += piece.size()) {
-    const size_t bytes = std::min<uint64_t>(piece.size(), file.size() - at);
-    file.copy(at, bytes, piece.data());
-    blocks.add(piece.data(), bytes);
+  for (size_t got = piece.size(); got == piece.size();) {
+    got = read(piece.data(), piece.size());
+    blocks.add(piece.data(), got);
   }
   return blocks.digits();
+}
+
+std::string named_sum(std::string_view kind, const Read& read) {
+  if (kind == "md5") return "md5:" + sum_of_pieces<Md5>(read);
+  if (kind == "sha256") return "sha256:" + sum_of_pieces<Sha256>(read);
+  throw UsageError("[data] checksum '{}'; legal: md5, sha256", std::string(kind));
 }
 
 }  // namespace
@@ -162,9 +171,18 @@ std::string sha256(std::string_view bytes) { return sum_of<Sha256>(bytes); }
 
 std::string file_checksum(const std::string& path, std::string_view kind) {
   const auto file = FileBytes::map(path);
-  if (kind == "md5") return "md5:" + sum_of_file<Md5>(*file);
-  if (kind == "sha256") return "sha256:" + sum_of_file<Sha256>(*file);
-  throw UsageError("[data] checksum '{}'; legal: md5, sha256", std::string(kind));
+  uint64_t at = 0;
+  return named_sum(kind, [&](uint8_t* to, size_t bytes) {
+    const size_t piece = std::min<uint64_t>(bytes, file->size() - at);
+    file->copy(at, piece, to);
+    at += piece;
+    return piece;
+  });
+}
+
+std::string contents_checksum(const std::string& path, std::string_view kind) {
+  const auto source = open_source(FileBytes::map(path));
+  return named_sum(kind, [&](uint8_t* to, size_t bytes) { return source->read(to, bytes); });
 }
 
 }  // namespace d5

@@ -11,5 +11,6 @@ std::string md5(std::string_view bytes);  // in hexadecimal digits
 std::string sha256(std::string_view bytes);
 // "md5:..." of a file; `kind` is md5 or sha256.
 std::string file_checksum(const std::string& path, std::string_view kind);
+std::string contents_checksum(const std::string& path, std::string_view kind);  // of what it unpacks to
 
 }  // namespace d5

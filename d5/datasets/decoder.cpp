@@ -27,33 +27,40 @@ void split_plainly(const uint8_t* rgb, Index pixels, uint8_t* red, uint8_t* gree
 }
 
 #if defined(__x86_64__)
-// 16 pixels are three registers; each plane gathers its bytes from all three.
-__attribute__((target("ssse3"))) void split_vectors(const uint8_t* rgb, Index pixels, uint8_t* red, uint8_t* green,
-                                                    uint8_t* blue) {
-  alignas(16) static constexpr auto masks = [] {
-    std::array<std::array<std::array<int8_t, 16>, 3>, 3> all{};  // [plane][register][byte]
-    for (auto& plane : all)
-      for (auto& mask : plane) mask.fill(-1);
-    for (int i = 0; i < 16; ++i)
-      for (int plane = 0; plane < 3; ++plane) {
-        const int at = 3 * i + plane;
-        all[plane][at / 16][i] = static_cast<int8_t>(at % 16);
+__attribute__((target("avx2"))) __m256i load(const std::array<uint8_t, 32>& mask) {
+  return _mm256_load_si256(reinterpret_cast<const __m256i*>(mask.data()));
+}
+__attribute__((target("avx2"))) __m256i both_halves(const uint8_t* from) {
+  return _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(from + 48), reinterpret_cast<const __m128i*>(from));
+}
+
+// 32 pixels are three registers, whose halves hold 16 pixels each. Byte j of one of the three, and of no other, belongs
+// to a plane: two selections gather them, a shuffle puts them in order.
+__attribute__((target("avx2"))) void split_vectors(const uint8_t* rgb, Index pixels, uint8_t* red, uint8_t* green,
+                                                   uint8_t* blue) {
+  struct Masks {
+    std::array<std::array<uint8_t, 32>, 3> third{},
+        order{};  // every third byte from 0, 1, 2; where pixel i of a plane is
+  };
+  alignas(32) static constexpr Masks masks = [] {
+    Masks all;
+    for (size_t k = 0; k < 3; ++k)
+      for (size_t i = 0; i < 32; ++i) {
+        all.third[k][i] = i % 16 % 3 == k ? 0xff : 0;
+        all.order[k][i] = static_cast<uint8_t>((3 * (i % 16) + k) % 16);
       }
     return all;
   }();
-  const auto mask = [](int plane, int part) __attribute__((target("ssse3"))) {
-    return _mm_load_si128(reinterpret_cast<const __m128i*>(masks[plane][part].data()));
-  };
   uint8_t* const planes[3] = {red, green, blue};
   Index i = 0;
-  for (; i + 16 <= pixels; i += 16) {
-    const auto* from = reinterpret_cast<const __m128i*>(rgb + 3 * i);
-    const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1), c = _mm_loadu_si128(from + 2);
-    for (int plane = 0; plane < 3; ++plane) {
-      const __m128i found =
-          _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, mask(plane, 0)), _mm_shuffle_epi8(b, mask(plane, 1))),
-                       _mm_shuffle_epi8(c, mask(plane, 2)));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(planes[plane] + i), found);
+  for (; i + 32 <= pixels; i += 32) {
+    const uint8_t* const from = rgb + 3 * i;
+    const __m256i a = both_halves(from), b = both_halves(from + 16), c = both_halves(from + 32);
+    for (size_t plane = 0; plane < 3; ++plane) {
+      const __m256i found = _mm256_blendv_epi8(_mm256_blendv_epi8(a, b, load(masks.third[(plane + 2) % 3])), c,
+                                               load(masks.third[(plane + 1) % 3]));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(planes[plane] + i),
+                          _mm256_shuffle_epi8(found, load(masks.order[plane])));
     }
   }
   split_plainly(rgb + 3 * i, pixels - i, red + i, green + i, blue + i);
@@ -236,7 +243,7 @@ std::shared_ptr<const Dataset> decoded(std::shared_ptr<const Dataset> dataset, c
 
 void split_planes(const uint8_t* rgb, Index pixels, uint8_t* red, uint8_t* green, uint8_t* blue) {
 #if defined(__x86_64__)
-  static const bool vectors = __builtin_cpu_supports("ssse3");
+  static const bool vectors = __builtin_cpu_supports("avx2");
   if (vectors) return split_vectors(rgb, pixels, red, green, blue);
 #endif
   split_plainly(rgb, pixels, red, green, blue);

@@ -24,6 +24,13 @@ std::shared_ptr<const Dataset> open_dataset(const std::string& name, const std::
   return entry.open(folder, complete_options(options, entry.options, fmt::format("[{}]", name)));
 }
 
+void require_set_or_file(const std::string& source) {
+  if (find_registered<datasets>(source) || source.find('*') != std::string::npos || std::filesystem::exists(source))
+    return;
+  throw UsageError("[data] '{}' is no data set (d5 list datasets: {}) and no file", source,
+                   fmt::join(registry_names(datasets::kind), ", "));
+}
+
 std::string find_published(const std::string& folder, const PublishedFile& file, std::string_view dataset) {
   std::vector<std::string> places{file.path};
   places.insert(places.end(), file.instead.begin(), file.instead.end());

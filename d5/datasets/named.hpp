@@ -2,8 +2,8 @@
 // Data sets that have a name. One file each (or one for a family): a class with static members
 //   about                  one line: what it is, whose it is, its licence
 //   options()              named values with defaults (part=train)
-//   files()                what must lie in the data folder, with the checksums that were published; none: it is
-//   generated open(folder, options)  the samples; `folder` is the data folder, where its files are
+//   files()                what must lie in the data folder, with the checksums that were published; none: generated
+//   open(folder, options)  the samples; `folder` is the data folder, where its files are
 // then one line: D5_REGISTER(datasets, "mnist", Mnist);
 #pragma once
 
@@ -20,6 +20,7 @@ struct PublishedFile {
   std::string path;                  // in the data folder: "mnist/train-images-idx3-ubyte.gz"
   std::string checksum;              // "md5:f68b...", "sha256:..."; empty: none is known
   std::string source;                // who says so
+  std::string contents;              // checksum of what it unpacks to, for files packed anew; empty: none is known
   std::string url;                   // where it is fetched from; empty: not without an account, see `how`
   std::string how;                   // in words: what to do where it cannot be fetched
   std::vector<std::string> instead;  // other files that serve as well: the unpacked folder, another compression
@@ -42,10 +43,13 @@ struct datasets {
   }
 };
 
-// `given` (--data), else D5_DATA, else `datasets` in the user's cache.
+// `given` (--data), else D5_DATA, else `sets` in the user's cache.
 std::string data_folder(const std::string& given = {});
 std::shared_ptr<const Dataset> open_dataset(const std::string& name, const std::string& folder,
                                             const Attributes& options = {});
+
+// UsageError with the legal names where it is neither a set nor a file, a folder or a pattern with *.
+void require_set_or_file(const std::string& source);
 
 // Where the file lies: its own path or one of `instead`. Error that names what to fetch and where to put it.
 std::string find_published(const std::string& folder, const PublishedFile&, std::string_view dataset);

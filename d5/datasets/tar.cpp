@@ -155,9 +155,9 @@ class Tar : public Dataset {
         folders.push_back(name.folder);
         written_labels.push_back(-1);
       }
-      if (name.ending == class_ending && !member.leaves_folder) {
+      if (name.ending == class_ending) {
         any_class = true;
-        written_labels.back() = class_number(member);
+        if (!member.leaves_folder) written_labels.back() = class_number(member);
         continue;
       }
       const auto place = field_of.try_emplace(name.ending, field_of.size());

@@ -149,8 +149,9 @@ class TfRecord : public Dataset {
       const RecordIndex::Range range = index_->range(i, 0);
       return file_->give(into, 0, DType::u8, Shape{static_cast<Index>(range.size)}, range.offset);
     }
+    const Bytes bytes = record(i);
     try {
-      read_example(record(i), into, i);
+      read_example(bytes, into, i);
     } catch (const SampleError& error) {
       throw SampleError(fmt::format("{}: {}", where(i), error.what()));
     }

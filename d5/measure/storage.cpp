@@ -12,6 +12,7 @@
 #include <functional>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "d5/core/error.hpp"
 #include "d5/core/rng.hpp"
@@ -50,6 +51,36 @@ double rate_of(int threads, double seconds, const std::function<double(int reade
   double sum = 0;
   for (const double b : bytes) sum += b;
   return elapsed > 0 ? sum / elapsed : 0;
+}
+
+struct Block {
+  const std::string* file;
+  int64_t offset, bytes;
+};
+
+// The files in blocks, each once, in random order; at most a million of them. Files that are not larger than a block
+// on average stay whole.
+std::vector<Block> shuffled_blocks(const std::vector<std::string>& files, int64_t block, uint64_t seed) {
+  constexpr uint64_t most = 1 << 20;
+  const bool whole = files.size() > 1 && bytes_of(files) <= block * static_cast<int64_t>(files.size());
+  Rng rng(seed, 0);
+  std::vector<Block> blocks;
+  uint64_t seen = 0;
+  for (const std::string& file : files) {
+    const auto size = static_cast<int64_t>(std::filesystem::file_size(file));
+    const int64_t step = whole ? size : block;
+    for (int64_t at = 0; at < size; at += step, ++seen) {
+      const Block one{&file, at, std::min(step, size - at)};
+      const uint64_t place = rng.next_below(seen + 1);  // a shuffle from the inside out, of which the first `most` stay
+      if (blocks.size() < most) {
+        blocks.push_back(one);
+        std::swap(blocks.back(), blocks[place]);
+      } else if (place < most) {
+        blocks[place] = one;
+      }
+    }
+  }
+  return blocks;
 }
 
 }  // namespace
@@ -151,26 +182,19 @@ double sequential_read_rate(const std::vector<std::string>& files, int threads, 
 double random_read_rate(const std::vector<std::string>& files, int64_t block, int threads, double seconds,
                         uint64_t seed) {
   if (block < 1) throw Error("[storage] blocks of {} bytes; legal: at least 1", block);
-  std::vector<std::string> large;
-  for (const std::string& file : files)
-    if (static_cast<int64_t>(std::filesystem::file_size(file)) > 0) large.push_back(file);
-  if (large.empty()) return 0;
+  const std::vector<Block> blocks = shuffled_blocks(files, block, seed);
   return rate_of(threads, seconds, [&](int reader, double deadline) {
-    Rng rng(seed, static_cast<uint64_t>(reader));
-    std::vector<char> buffer(static_cast<size_t>(block));
+    std::vector<char> buffer;
+    std::optional<Opened> file;  // one file stays open; where there are many, opening each is part of reading it
     double bytes = 0;
-    // One file a set: it stays open. Many: opening each is part of reading it.
-    std::optional<Opened> only;
-    if (large.size() == 1) only.emplace(large[0]);
-    while (now_seconds() < deadline) {
-      std::optional<Opened> chosen;
-      if (!only) chosen.emplace(large[rng.next_below(large.size())]);
-      const Opened& file = only ? *only : *chosen;
-      const int64_t places = std::max<int64_t>(1, file.bytes() - block + 1);
-      const auto at = static_cast<int64_t>(rng.next_below(static_cast<uint64_t>(places)));
-      const ssize_t got = ::pread(file.descriptor(), buffer.data(), buffer.size(), at);
+    for (size_t b = static_cast<size_t>(reader); b < blocks.size(); b += static_cast<size_t>(threads)) {
+      const Block& wanted = blocks[b];
+      if (files.size() > 1 || !file) file.emplace(*wanted.file);
+      buffer.resize(static_cast<size_t>(wanted.bytes));
+      const ssize_t got = ::pread(file->descriptor(), buffer.data(), buffer.size(), wanted.offset);
       if (got <= 0) break;
       bytes += static_cast<double>(got);
+      if (now_seconds() > deadline) break;
     }
     return bytes;
   });

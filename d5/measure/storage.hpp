@@ -21,9 +21,10 @@ void empty_page_cache(const std::vector<std::string>& files);  // asks the kerne
 void release_mapped_pages(const std::vector<std::string>& files);
 void fill_page_cache(const std::vector<std::string>& files);
 
-// Bytes a second of plain reading, for at most `seconds`: whole files one after the other in large blocks, or blocks of
-// `block` bytes at random places. Through the page cache: hot and cold is what the caller made it. 0 where there are no
-// bytes. `threads` readers at once, each with a share of its own.
+// Bytes a second of plain reading, for at most `seconds`: whole files one after the other in large blocks, or all
+// blocks of `block` bytes in random order, each once; files that are smaller than that on average are read whole.
+// Through the page cache: hot and cold is what the caller made it. 0 where there are no bytes. `threads` readers at
+// once, each with a share of its own.
 double sequential_read_rate(const std::vector<std::string>& files, int threads, double seconds);
 double random_read_rate(const std::vector<std::string>& files, int64_t block, int threads, double seconds,
                         uint64_t seed);

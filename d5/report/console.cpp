@@ -175,7 +175,9 @@ std::vector<Cell> number_cells(const Layout& layout, const Row& row) {
   }
   for (const std::string& name : layout.others) {
     const Metric* m = r.metric(name);
-    cells.push_back({m ? metric_text(*m) + (m->unit.empty() || m->unit == "1" ? "" : " " + m->unit) : ""});
+    cells.push_back({!m               ? ""
+                     : m->unit == "s" ? seconds_text(m->median)
+                                      : metric_text(*m) + (m->unit.empty() || m->unit == "1" ? "" : " " + m->unit)});
   }
   if (layout.bound) {
     cells.push_back({r.bound && std::isfinite(r.bound->share) ? fmt::format("{:.0f} %", 100 * r.bound->share) : ""});

@@ -32,10 +32,9 @@ class MemoryFile {
   int number_;
 };
 
-inline void read_everything(const std::string& container, const uint8_t* data, size_t size, const Attributes& options) {
-  const MemoryFile file(data, size);
+inline void read_everything(const std::string& container, const std::string& path, const Attributes& options) {
   try {
-    const auto set = open_container(container, file.path(), options);
+    const auto set = open_container(container, path, options);
     for (Index i = 0; i < std::min<Index>(set->size(), 200); ++i) {
       try {
         uint64_t sum = 0;
@@ -47,6 +46,9 @@ inline void read_everything(const std::string& container, const uint8_t* data, s
     }
   } catch (const Error&) {
   }
+}
+inline void read_everything(const std::string& container, const uint8_t* data, size_t size, const Attributes& options) {
+  read_everything(container, MemoryFile(data, size).path(), options);
 }
 
 }  // namespace d5

@@ -24,13 +24,15 @@ def seed(target, name, data):
 
 
 def written_by_d5(folder):
-    for target, container in (("cifar", "cifar"), ("lmdb", "lmdb"), ("npy", "npz"), ("raw", "raw"), ("tar", "tar"),
-                              ("tfrecord", "tfrecord"), ("csv", "csv")):
+    for target, container, name, *options in (
+            ("cifar", "cifar", "written"), ("lmdb", "lmdb", "written"), ("npy", "npz", "written"), ("raw", "raw", "written"),
+            ("tar", "tar", "written"), ("tfrecord", "tfrecord", "written"), ("csv", "csv", "written"),
+            ("hdf5", "hdf5", "written"), ("hdf5", "hdf5", "packed", "--to-option", "chunk=1", "--to-option", "gzip=1")):
         path = os.path.join(folder, container)
-        command = [d5, "data", "convert", "generated-images", path, "--to", container, "--first", "2"]
+        command = [d5, "data", "convert", "generated-images", path, "--to", container, "--first", "2", *options]
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0:
             with open(path, "rb") as file:
-                seed(target, "written", file.read())
+                seed(target, name, file.read())
     for kind in ("jpeg", "png", "raw"):
         path = os.path.join(folder, "pictures-" + kind)
         command = [d5, "data", "convert", "generated-images", path, "--to", "folder", "--first", "1", "--to-option",

@@ -188,6 +188,27 @@ TEST(DataBench, SamplesThatCannotBeReadEndTheCaseOrAreCounted) {
   EXPECT_THAT(finished.details["first_skipped"][0].get<std::string>(), HasSubstr("record 5"));
 }
 
+TEST(DataBench, EveryEpochOfASmallSetIsCold) {
+  const Folder folder;
+  const std::string path = folder.path + "/x.bin";
+  write_container("cifar", *generate("generated-images", {{"size", int64_t{640}}, {"channels", int64_t{3}}}), path);
+  for (const char* access : {"ordered", "shuffle"}) {
+    const Json fields = small_case({{"dataset", path}, {"cache", "cold"}, {"access", access}});
+    const auto session = bench_of(fields).open(fields);
+    const Outcome prepared = session->prepare(Depth::measure);
+    if (prepared.status == "unsupported") GTEST_SKIP() << prepared.reason;
+    ASSERT_EQ(prepared.status, "passed") << prepared.reason;
+    EXPECT_EQ(prepared.details["cold"]["of_an_epoch"], 40);
+    const auto batches = prepared.details["cold"]["batches"].get<Index>();
+    const SliceResult slice = session->run({.samples = 5, .batch = 1, .rewarm = 1});
+    ASSERT_EQ(slice.seconds.size(), 5u);
+    EXPECT_EQ(slice.probe["samples"], 5 * 16 * batches);
+    if (batches == 40 && slice.probe.contains("bytes_from_storage"))
+      EXPECT_GT(slice.probe["bytes_from_storage"].get<double>(), 0.95 * 5 * 640 * 3073);
+    EXPECT_EQ(session->finish().status, "passed");
+  }
+}
+
 TEST(DataBench, RefusesWrongFields) {
   EXPECT_THROW(small_case({{"decoder", "jpeg"}}), FieldError);
   EXPECT_THROW(small_case({{"store", "tar"}, {"decoder", "gif"}}), FieldError);

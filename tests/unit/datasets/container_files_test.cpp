@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that other programs wrote (files/make.py): NumPy, tarfile, protobuf, h5py, lmdb.
 #include "d5/datasets/parts.hpp"
+#include "d5/datasets/unpack.hpp"
 #include "samples_in_memory.hpp"
 
 namespace d5 {
@@ -49,6 +50,19 @@ TEST(ForeignFiles, TarThatLeavesItsFolder) {
   } catch (const SampleError& error) {
     EXPECT_NE(std::string(error.what()).find("../../outside"), std::string::npos) << error.what();
   }
+}
+
+TEST(ForeignFiles, ALabelThatLeavesTheFolderSpoilsNoOtherSample) {
+  const TemporaryFolder folder;
+  std::string archive;
+  for (const char* name : {"a.ppm", "a.cls", "../b.ppm", "../b.cls", "c.ppm", "c.cls"})
+    archive += tar_header(name, 1) + "1" + std::string(tar_padding(1), '\0');
+  write_file(folder / "x.tar", archive + std::string(1024, '\0'));
+  const auto set = open_container("tar", folder / "x.tar", {{"index", false}});
+  ASSERT_EQ(set->size(), 3);
+  EXPECT_EQ(set->at(0)[1].values<int64_t>()[0], 1);
+  EXPECT_EQ(set->at(2)[1].values<int64_t>()[0], 1);
+  EXPECT_THROW(set->at(1), SampleError);
 }
 
 TEST(ForeignFiles, TfRecordOfImageNet) {

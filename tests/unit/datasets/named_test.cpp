@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "d5/datasets/byte_source.hpp"
 #include "d5/datasets/decoder.hpp"
 #include "d5/datasets/fetch.hpp"
 #include "d5/datasets/parts.hpp"
@@ -152,6 +153,33 @@ TEST(NamedSets, ADamagedFileIsFoundByItsSum) {
   EXPECT_EQ(bad, 1);
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
     std::filesystem::permissions(entry.path(), std::filesystem::perms::owner_all);
+}
+
+TEST(NamedSets, AFilePackedAnewIsKnownByWhatItHolds) {
+  D5_NEEDS_REAL("mnist/t10k-labels-idx1-ubyte.gz");
+  const TemporaryFolder folder;
+  const std::string published = contents_of(real_data() + "/mnist/t10k-labels-idx1-ubyte.gz");
+  const std::string packed = folder / "mnist/t10k-labels-idx1-ubyte.gz",
+                    unpacked = folder / "mnist/t10k-labels-idx1-ubyte";
+  const auto verdict = [&](const std::string& path) {
+    const std::vector<FileVerdict> all = verify_files("mnist", folder.path());
+    return *std::ranges::find(all, path, &FileVerdict::path);
+  };
+  std::filesystem::create_directories(folder / "mnist");
+  // gzip of nothing behind it (RFC 1952): another file with the same contents
+  const std::string nothing("\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0", 20);
+  write_file(packed, published + nothing);
+  EXPECT_TRUE(verdict(packed).good);
+  EXPECT_TRUE(verdict(packed).note.starts_with("repacked")) << verdict(packed).note;
+  const auto contents = whole_contents(packed, 1 << 20);
+  std::filesystem::remove(packed);
+  std::string labels(static_cast<size_t>(contents->size()), '\0');
+  contents->copy(0, contents->size(), labels.data());
+  write_file(unpacked, labels);
+  EXPECT_TRUE(verdict(unpacked).good) << verdict(unpacked).note;
+  labels[100] ^= 1;
+  write_file(unpacked, labels);
+  EXPECT_FALSE(verdict(unpacked).good);
 }
 
 TEST(NamedSets, FetchSaysWhatToDoByHand) {

@@ -40,6 +40,14 @@ TEST_F(Storage, FindsFilesAndTheirBytes) {
   EXPECT_EQ(bytes_of({a, b}), 30);
 }
 
+TEST_F(Storage, ReadsEveryBlockOnce) {
+  const std::string file = write("large", 4 << 20), small = write("small", 100);
+  const auto before = read_counters();
+  if (!before) GTEST_SKIP() << "the kernel does not tell what was read";
+  random_read_rate({small, file}, 4096, 2, 600, 1);
+  EXPECT_NEAR(read_counters()->asked_bytes - before->asked_bytes, (4 << 20) + 100, 4000);  // the counters are read, too
+}
+
 TEST_F(Storage, ReadsAtSomeRate) {
   const std::string file = write("large", 4 << 20), small = write("small", 100), empty = write("empty", 0);
   for (const int threads : {1, 2}) {
