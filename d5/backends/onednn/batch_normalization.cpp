@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // BatchNormalization: in a network with channels last by our own kernel (own/batch_normalization.cpp), with what
-// follows it; elsewhere by oneDNN, channels last where the layout is free. Statistics, scale and shift are f32 inside,
+// follows it; in training with channels first by our own one, too (own/normalization.cpp), where nothing follows;
+// elsewhere by oneDNN, channels last where the layout is free. Statistics, scale and shift are f32 inside,
 // whatever the data is. In training forward keeps the batch's mean and variance for backward, and the running ones are
 //   running = momentum * running + (1 - momentum) * batch
 // A Relu that follows is computed with it; forward keeps where it was positive.
@@ -105,7 +106,7 @@ class BatchNormalization final : public Kernel {
     return other != Follower::result && !setup.is_parameter[other] &&
            setup.inputs[other].shape == setup.outputs[0].shape && setup.inputs[other].dtype == DType::f32;
   }
-  void arrange(KernelSetup& setup) const override { own::make_batch_normalization()->arrange(setup); }
+  void arrange(KernelSetup& setup) const override { own::make_channels_last()->arrange(setup); }
   void prepare(KernelSetup& setup) override {
     kernel_ = chosen(setup);
     kernel_->prepare(setup);
@@ -119,7 +120,8 @@ class BatchNormalization final : public Kernel {
 
  private:
   static std::unique_ptr<Kernel> chosen(const KernelSetup& setup) {
-    if (setup.in_network && !own::why_not_channels_last(setup)) return own::make_batch_normalization();
+    if (setup.in_network && !own::why_not_channels_last(setup)) return own::make_channels_last();
+    if (!own::why_not_channels_first(setup)) return own::make_channels_first();
     return std::make_unique<OnednnBatchNormalization>();
   }
   std::unique_ptr<Kernel> kernel_;

@@ -64,6 +64,81 @@ TEST_F(OwnKernels, LargerThanTheCaches) {
   for (const float value : db.values<float>()) EXPECT_NEAR(value, sum, 1e-5 * sum);
 }
 
+// Rows that are written past the caches while the next ones are read, the last of them alone, as the operators' own
+// loops have them. Magnitudes are near 1; a row's sums are joined from 64 lanes of f32, and about ten roundings follow.
+TEST_F(OwnKernels, RowsThatAreWrittenBehindTheNextOnes) {
+  const int64_t bytes = last_level_bytes(threads());
+  if (bytes > (int64_t{64} << 20)) GTEST_SKIP() << "the caches hold " << (bytes >> 20) << " MiB";
+  const Index elements = bytes / 12 + 1;  // three tensors of them exceed the caches
+  struct Case {
+    const char* op;
+    Index channels, inner;
+    Attributes attributes;
+    size_t parameters, constants;  // of one number for each channel, or for each element of a row
+  };
+  const Case cases[] = {{"BatchNormalization", 5, 64 * 7, {{"training_mode", int64_t{1}}}, 2, 2},
+                        {"GroupNormalization", 6, 16 * 5, {{"num_groups", int64_t{3}}}, 2, 0},
+                        {"InstanceNormalization", 3, 1024, {}, 2, 0},
+                        {"LayerNormalization", 3, 1024, {{"axis", int64_t{1}}}, 2, 0},
+                        {"LayerNormalization", 1, 512, {}, 2, 0},
+                        {"RMSNormalization", 3, 1040, {{"axis", int64_t{1}}}, 1, 0},
+                        {"Softmax", 48, 16 * 9, {{"axis", int64_t{1}}}, 0, 0},
+                        {"LogSoftmax", 48, 16 * 9, {{"axis", int64_t{1}}}, 0, 0}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.op);
+    const Shape shape{elements / (c.channels * c.inner) + 1, c.channels, c.inner};
+    const bool of_elements = c.attributes.has("axis") && c.parameters > 0;
+    const Shape row = of_elements                                 ? Shape{c.channels, c.inner}
+                      : c.op == std::string("LayerNormalization") ? Shape{c.inner}
+                                                                  : Shape{c.channels};
+    Graph graph{.name = "rows"};
+    graph.inputs = {{"x", {DType::f32, shape}}};
+    graph.outputs = {"y"};
+    graph.nodes = {{c.op, "node", {"x"}, {"y"}, c.attributes}};
+    for (size_t i = 0; i < c.parameters + c.constants; ++i) {
+      const std::string name = "p" + std::to_string(i);
+      graph.inputs.push_back({name, {DType::f32, row}, false, i < c.parameters});
+      graph.nodes[0].inputs.push_back(name);
+    }
+    const auto number = [](Index i, uint32_t seed) {
+      return static_cast<float>((static_cast<uint32_t>(i) + seed) * 2654435761u >> 8) * 0x1p-23f - 1.0f;
+    };
+    const auto filled = [&](const Shape& of, uint32_t seed) {
+      Tensor t(DType::f32, of);
+      for (Index i = 0; i < t.elements(); ++i) t.values<float>()[i] = number(i, seed);
+      return t;
+    };
+    std::vector<std::string> gradients{"x"};
+    for (size_t i = 0; i < c.parameters; ++i) gradients.push_back("p" + std::to_string(i));
+    std::vector<std::vector<Tensor>> results;
+    for (const char* name : {"onednn", "reference"}) {
+      const auto backend = open_backend(name);
+      const auto run = backend->compile(graph, parameters_, options_);
+      run->write(Role::value, "x", filled(shape, 1));
+      for (size_t i = 0; i < c.parameters + c.constants; ++i)
+        run->write(Role::value, "p" + std::to_string(i), filled(row, 100 + static_cast<uint32_t>(i)));
+      run->write(Role::gradient, "y", filled(shape, 7));
+      run->forward({});
+      run->backward({});
+      std::vector<Tensor>& all = results.emplace_back();
+      all.push_back(run->read(Role::value, "y"));
+      for (const std::string& input : gradients) all.push_back(run->read(Role::gradient, input));
+    }
+    for (size_t k = 0; k < results[0].size(); ++k) {
+      const auto got = results[0][k].values<float>(), wanted = results[1][k].values<float>();
+      double worst = 0, largest = 1;
+      for (size_t i = 0; i < got.size(); ++i) {
+        worst = std::max(worst, std::abs(static_cast<double>(got[i]) - wanted[i]));
+        largest = std::max(largest, std::abs(static_cast<double>(wanted[i])));
+        if (std::isnan(got[i])) worst = INFINITY;
+      }
+      // A sum of many terms of both signs walks as far as the root of their number, and errs by what it passes through.
+      const double walk = k < 2 ? 0 : 4 * std::sqrt(static_cast<double>(shape.elements() / row.elements()));
+      EXPECT_LE(worst, 64 * 0x1p-24 * (largest + walk)) << (k == 0 ? "y" : gradients[k - 1]);
+    }
+  }
+}
+
 // Rows that no tile holds, combined element by element and each into one: whole numbers, so that every sum is exact.
 TEST_F(OwnKernels, ReductionsOfLongRows) {
   options_.mode = Mode::inference;

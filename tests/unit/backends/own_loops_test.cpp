@@ -37,11 +37,15 @@ std::vector<const Loops*> usable_loops() {
   return all;
 }
 
-TileFunction value_of(const Loops& loops, std::string_view op) {
+const TileFunctions* row_of(const Loops& loops, std::string_view op) {
   for (const Loops::Table& table : loops.functions)
     for (size_t i = 0; i < table.count; ++i)
-      if (op == table.rows[i].op) return table.rows[i].value;
+      if (op == table.rows[i].op) return &table.rows[i];
   return nullptr;
+}
+TileFunction value_of(const Loops& loops, std::string_view op) {
+  const TileFunctions* row = row_of(loops, op);
+  return row ? row->value : nullptr;
 }
 
 class OwnLoops : public testing::TestWithParam<const Loops*> {};
@@ -109,6 +113,57 @@ TEST_P(OwnLoops, ElementaryFunctionsAreAsExactAsPromised) {
     }
     EXPECT_LE(worst, f.ulp) << f.op << " at " << where;
     RecordProperty(f.op, std::to_string(worst));
+  }
+}
+
+// Activations and their slopes: eight units of what their operators say they err by (d5/operators/activations.cpp), at
+// least.
+TEST_P(OwnLoops, ActivationsAreAsExactAsTheirOperatorsAllow) {
+  struct Activation {
+    const char* op;
+    bool slope;
+    double (*exact)(double);
+    double (*magnitude)(double);
+  };
+  static const auto density = [](double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); };
+  static const auto normal_error = [](double x) {
+    return 0.5 * (1 + std::erf(std::abs(x) / std::sqrt(2.0))) + std::abs(x) * density(x);
+  };
+  const auto one = [](double) { return 1.0; };
+  const Activation all[] = {
+      {"Gelu", false, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); },
+       [](double x) { return std::abs(x) * normal_error(x); }},
+      {"Gelu", true, [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * density(x); },
+       [](double x) { return normal_error(x) + std::abs(x) * density(x) * (1 + x * x); }},
+      {"Softplus", false, [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); },
+       [](double x) { return 1 + std::max(x, 0.0); }},
+      {"Mish", false, [](double x) { return x * std::tanh(std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)))); },
+       [](double x) { return std::abs(x); }},
+      {"Mish", true,
+       [](double x) {
+         const double t = std::tanh(std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))));
+         return t + x * (1 - t) * (1 + t) / (1 + std::exp(-x));
+       },
+       one},
+  };
+  std::vector<float> x{0.0f, -0.0f};
+  for (uint32_t bits = 0; bits < std::bit_cast<uint32_t>(1000.0f); bits += 4111)
+    for (const float sign : {1.0f, -1.0f}) x.push_back(sign * std::bit_cast<float>(bits));
+  std::vector<float> y(x.size());
+  const std::vector<float> dy(x.size(), 1.0f);
+  const float none[4] = {};
+  for (const Activation& f : all) {
+    const TileFunctions* row = row_of(*GetParam(), f.op);
+    ASSERT_NE(row, nullptr) << f.op;
+    const Values in[] = {{x.data()}, {dy.data()}};
+    (f.slope ? row->gradients[0] : row->value)(in, {y.data()}, static_cast<int64_t>(x.size()), none);
+    double worst = 0;
+    float where = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double error = std::abs(y[i] - f.exact(x[i])) / (8 * 0x1p-24 * f.magnitude(x[i]) + 0x1p-126);
+      if (!(error <= worst)) worst = error, where = x[i];
+    }
+    EXPECT_LE(worst, 1) << f.op << (f.slope ? "'s slope" : "") << " at " << where;
   }
 }
 

@@ -252,6 +252,6 @@ std::optional<std::string> why_not_channels_last(const KernelSetup& setup) {
   return {};
 }
 
-std::unique_ptr<Kernel> make_batch_normalization() { return std::make_unique<BatchNormalizationKernel>(); }
+std::unique_ptr<Kernel> make_channels_last() { return std::make_unique<BatchNormalizationKernel>(); }
 
 }  // namespace d5::onednn::own

@@ -5,8 +5,11 @@
 
 namespace d5::onednn::own {
 
-// The kernel for channels last, and why a node cannot be computed by it.
-std::unique_ptr<Kernel> make_batch_normalization();
+// The kernels for channels last (batch_normalization.cpp) and, in training, first (normalization.cpp), and why a node
+// cannot be computed by them.
+std::unique_ptr<Kernel> make_channels_last();
+std::unique_ptr<Kernel> make_channels_first();
 std::optional<std::string> why_not_channels_last(const KernelSetup&);
+std::optional<std::string> why_not_channels_first(const KernelSetup&);
 
 }  // namespace d5::onednn::own

@@ -20,10 +20,11 @@ foreach(set IN LISTS loop_sets)
     target_compile_options(d5_onednn_loops_${set} PRIVATE -O3)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Threading a bound (x < low ? low : x) computes what follows twice, once for the constant. GCC 12 takes operands of
-    # its own intrinsics that do not count for uninitialised ones.
-    target_compile_options(d5_onednn_loops_${set} PRIVATE -fno-thread-jumps -Wno-maybe-uninitialized
-                           -Wno-uninitialized)
+    # Threading a bound (x < low ? low : x) computes what follows twice, once for the constant. Before registers are given
+    # out, instructions of independent vectors take turns. GCC 12 takes operands of its own intrinsics that do not count
+    # for uninitialised ones.
+    target_compile_options(d5_onednn_loops_${set} PRIVATE -fno-thread-jumps -fschedule-insns -fsched-pressure
+                           -Wno-maybe-uninitialized -Wno-uninitialized)
   endif()
   list(APPEND own_loops $<TARGET_OBJECTS:d5_onednn_loops_${set}>)
 endforeach()

@@ -59,12 +59,30 @@ enum class Reduce {
 constexpr bool is_pair(Reduce how) { return how >= Reduce::log_sum_exp; }
 constexpr size_t pair_index(Reduce how) { return static_cast<size_t>(how) - static_cast<size_t>(Reduce::log_sum_exp); }
 
-// A line of n elements that is written past the caches while the next one is computed: y = (x - shift) factor + term.
-// Where y is null there is none; it begins at a whole line of the caches, and n fills whole ones.
+// A line of n elements that is written past the caches while the next one is read: y = (x - shift) factor + term, or
+// (x - shift) factor gain + bias where each element has a gain (and a bias, or none). Where y is null there is none; it
+// begins at a whole line of the caches, and n fills whole ones.
 struct LineBefore {
   float* y = nullptr;
   const float* x = nullptr;
   float shift = 0, factor = 1, term = 0;
+  const float *gain = nullptr, *bias = nullptr;
+};
+// The same of a gradient: dx = rstd (g - a - xhat b) with g = dy times the gain of the element, or else `shared`; where
+// wanted dgain += dy xhat and dbias += dy.
+struct GradientBefore {
+  float* dx = nullptr;
+  const float *x = nullptr, *dy = nullptr;
+  float mean = 0, rstd = 1, a = 0, b = 0, shared = 1;
+  const float* gain = nullptr;
+  float *dgain = nullptr, *dbias = nullptr;
+};
+
+// A row of columns that is written past the caches: y = x factor, or (x - top) - term where there is no factor. Lines
+// are as those of LineBefore.
+struct ColumnsBefore {
+  float* y = nullptr;
+  const float *x = nullptr, *factor = nullptr, *top = nullptr, *term = nullptr;
 };
 
 struct ChannelLoops;  // channel_loops.hpp
@@ -97,15 +115,20 @@ struct Loops {
   // y = exp(x - top), where it is wanted, and their sum. Meanwhile the n elements from `ahead` on are fetched, and the
   // line before is written.
   float (*exponentials)(const float* x, float top, float* y, int64_t n, const float* ahead, const LineBefore&);
+  // A row of columns: sum += exp(x - top), which also takes the place of x where `replaces`. Meanwhile the n elements
+  // from `ahead` on are fetched, and a row before is written.
+  void (*column_exponentials)(float* x, const float* top, float* sum, bool replaces, int64_t n, const float* ahead,
+                              const ColumnsBefore&);
   void (*scale)(const Place& y, const float* x, float factor, float term, int64_t n);  // y = factor x + term
-  float (*sum_of_squares)(const float* x, float mean, int64_t n);                      // of x - mean
+  // The sums of x - origin and of its square.
+  void (*moments)(const float* x, float origin, int64_t n, float sums[2], const LineBefore&);
   // y = (x - mean) rstd gain + bias; bias may be null. Shared: all elements have the same gain and bias.
   void (*normalize)(const Place& y, const float* x, float mean, float rstd, const float* gain, const float* bias,
                     int64_t n);
   void (*normalize_shared)(const Place& y, const float* x, float mean, float rstd, float gain, float bias, int64_t n);
   // The sums over a line of g = dy gain, and of g xhat. Without a gain g = dy.
   void (*normalize_sums)(const float* x, const float* dy, float mean, float rstd, const float* gain, int64_t n,
-                         float sums[2]);
+                         float sums[2], const GradientBefore&);
   // dx = rstd (dy gain - a - xhat b); where wanted dgain += dy xhat and dbias += dy.
   void (*normalize_gradient)(const Place& dx, const float* x, const float* dy, float mean, float rstd,
                              const float* gain, float a, float b, float* dgain, float* dbias, int64_t n);

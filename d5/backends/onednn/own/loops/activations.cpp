@@ -60,10 +60,8 @@ struct HardSwish {
   }
 };
 struct Gelu {
-  D5_INLINE static Vector value(Vector x, const Parameters&) { return x * normal_of(x); }
-  D5_INLINE static Vector slope(Vector x, const Parameters&) {
-    return normal_of(x) + x * 0x1.988454p-2f * exp_of(-0.5f * x * x);  // 1 / sqrt(2 pi)
-  }
+  D5_INLINE static Vector value(Vector x, const Parameters&) { return gelu_of(x); }
+  D5_INLINE static Vector slope(Vector x, const Parameters&) { return gelu_slope(x); }
 };
 struct GeluByTanh {  // (1 + tanh g) / 2 = sigmoid(2 g), g = sqrt(2 / pi) (x + 0.044715 x^3)
   D5_INLINE static Vector twice_g(Vector x) { return 0x1.988454p+0f * (x + 0x1.6e4e26p-5f * x * x * x); }
@@ -85,15 +83,17 @@ struct Softsign {
     return s * s;
   }
 };
-// tanh(softplus x) = (e^2 + 2 e) / (e^2 + 2 e + 2) with e = exp x; beyond 20 it is 1.
+// tanh(softplus x) = n / (n + 2) with n = e^2 + 2 e, e = exp x; beyond 20 it is 1. Its slope is 4 e (e + 1) / (n +
+// 2)^2.
 struct Mish {
   D5_INLINE static Vector value(Vector x, const Parameters&) {
     const Vector e = exp_of(at_most(x, 20.0f)), n = e * (e + 2.0f);
     return x * n / (n + 2.0f);
   }
-  D5_INLINE static Vector slope(Vector x, const Parameters&) {  // 1 - t^2 = 4 (n + 1) / (n + 2)^2
-    const Vector e = exp_of(at_most(x, 20.0f)), n = e * (e + 2.0f), r = 1.0f / (n + 2.0f);
-    return n * r + x * 4.0f * (n + 1.0f) * r * r * sigmoid_of(x);
+  D5_INLINE static Vector slope(Vector x, const Parameters&) {
+    const Vector bounded = at_most(x, 20.0f), e = exp_of(bounded), product = e * e + e, n = product + e;
+    const Vector r = inverse(n + 2.0f);
+    return (4.0f * bounded * product * r + n) * r;
   }
 };
 struct Swish {  // a: alpha

@@ -39,20 +39,51 @@ struct Pow {
   D5_SLOPES(b == 0.0f ? 0.0f : dy * (b * pow_of(a, b - 1.0f)),
             ((a == 0.0f) & (b >= 0.0f)) ? 0.0f : dy*(pow_of(a, b) * log_of(a)))
 };
-struct PowValue {  // usual: 0 < a < infinity (of its bits less one 0 has the largest), |b| < 2^100
-  static constexpr uint32_t bound = 0x7f7fffffu;
+// Usual are powers of numbers above 0, by exponents that give a number (times its logarithm) below the bound.
+struct UsualPow {
+  template <class X>
+  D5_INLINE static Vector logarithm(X& x, int64_t i) {
+    return power_log(x[0][i]);
+  }
+};
+struct PowValue : UsualPow {
+  static constexpr uint32_t bound = 0x7f800000u;
   template <class X>
   D5_INLINE static Words word(X& x, int64_t i) {
-    const Words a = bits_of(x[0][i]) - 1u, b = bits_of(absolute(x[1][i])) + (0x7f7fffffu - 0x71800000u);
-    return a > b ? a : b;
+    return bits_of(absolute(x[1][i] * logarithm(x, i)));
   }
   template <class X>
   D5_INLINE static Vector usual(X& x, int64_t i) {
-    return positive_pow(x[0][i], x[1][i]);
+    return power_exp(x[1][i] * logarithm(x, i));
   }
   template <class X>
   D5_INLINE static Vector careful(X& x, int64_t i) {
     return pow_of(x[0][i], x[1][i]);
+  }
+};
+struct PowGradientA : UsualPow {  // 0 to the power of 0 less 1 is infinite, times 0 it is none
+  static constexpr uint32_t bound = __builtin_bit_cast(uint32_t, 80.0f);
+  template <class X>
+  D5_INLINE static Words word(X& x, int64_t i) {
+    return bits_of(absolute((x[1][i] - 1.0f) * logarithm(x, i)));
+  }
+  template <class X>
+  D5_INLINE static Vector usual(X& x, int64_t i) {
+    return x[2][i] * (x[1][i] * power_exp((x[1][i] - 1.0f) * logarithm(x, i)));
+  }
+  template <class X>
+  D5_INLINE static Vector careful(X& x, int64_t i) {
+    return Pow::slope_a(x[0][i], x[1][i], x[2][i], Parameters());
+  }
+};
+struct PowGradientB : PowValue {
+  template <class X>
+  D5_INLINE static Vector usual(X& x, int64_t i) {
+    return x[2][i] * (PowValue::usual(x, i) * (log_of_base * logarithm(x, i)));
+  }
+  template <class X>
+  D5_INLINE static Vector careful(X& x, int64_t i) {
+    return Pow::slope_b(x[0][i], x[1][i], x[2][i], Parameters());
   }
 };
 struct Mod {
@@ -154,7 +185,11 @@ const TileFunctions binary_functions[] = {
     binary<Sub>("Sub", 0),
     binary<Mul>("Mul"),
     binary<Div>("Div"),
-    {"Pow", 2, usual_or_careful<2, PowValue>, {binary_gradient_a<Pow>, binary_gradient_b<Pow>}, 3},
+    {"Pow",
+     2,
+     usual_or_careful<2, PowValue>,
+     {usual_or_careful<3, PowGradientA>, usual_or_careful<3, PowGradientB>},
+     3},
     binary<Mod>("Mod"),
     binary<ModTowardsZero>("Mod fmod"),
     binary<PRelu>("PRelu"),

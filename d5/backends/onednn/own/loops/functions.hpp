@@ -97,11 +97,11 @@ constexpr TileFunctions binary(const char* op, unsigned reads = 3) {
 
 void stream(void* target, const void* source, int64_t bytes);
 void fence();
-float sum_of_squares(const float* x, float mean, int64_t n);
+void moments(const float* x, float origin, int64_t n, float sums[2], const LineBefore&);
 void normalize(const Place& y, const float* x, float mean, float rstd, const float* gain, const float* bias, int64_t n);
 void normalize_shared(const Place& y, const float* x, float mean, float rstd, float gain, float bias, int64_t n);
 void normalize_sums(const float* x, const float* dy, float mean, float rstd, const float* gain, int64_t n,
-                    float sums[2]);
+                    float sums[2], const GradientBefore&);
 void normalize_gradient(const Place& dx, const float* x, const float* dy, float mean, float rstd, const float* gain,
                         float a, float b, float* dgain, float* dbias, int64_t n);
 void normalize_gradient_shared(const Place& dx, const float* x, const float* dy, float mean, float rstd, float gain,

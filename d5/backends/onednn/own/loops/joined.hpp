@@ -32,6 +32,9 @@ struct Largest {  // NaN stays
   D5_INLINE static Vector taken(Vector x) { return x; }
   D5_INLINE static Vector join(Vector s, Vector x) { return x != x ? x : larger(x, s); }
 };
+struct Highest : Largest {  // of what is a number
+  D5_INLINE static Vector join(Vector s, Vector x) { return larger(x, s); }
+};
 struct Smallest {
   static constexpr float start = __builtin_inff();
   D5_INLINE static Vector taken(Vector x) { return x; }
@@ -105,6 +108,22 @@ D5_INLINE void walk_line(int64_t n, F&& f) {
   }
   for (; i + width <= n; i += width) f(VectorAt{i}, 0);
   if (i < n) f(PartAt{i, n - i}, 0);
+}
+
+// The same in two steps, f(at) of a whole block and then g(at, register, f(at)): what g stores need not be thought of
+// as what the next f reads.
+template <class F, class G>
+D5_INLINE void walk_line(int64_t n, F&& f, G&& g) {
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    Vector found[registers];
+#pragma GCC unroll 16
+    for (int r = 0; r < registers; ++r) found[r] = f(VectorAt{i + r * width});
+#pragma GCC unroll 16
+    for (int r = 0; r < registers; ++r) g(VectorAt{i + r * width}, r, found[r]);
+  }
+  for (; i + width <= n; i += width) g(VectorAt{i}, 0, f(VectorAt{i}));
+  if (i < n) g(PartAt{i, n - i}, 0, f(PartAt{i, n - i}));
 }
 
 // Joins f(at) for all elements of a line.

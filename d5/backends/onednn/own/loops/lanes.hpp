@@ -59,7 +59,22 @@ D5_INLINE Words bits_of(Vector x) { return reinterpret_cast<Words>(x); }
 D5_INLINE Vector float_of(Words bits) { return reinterpret_cast<Vector>(bits); }
 D5_INLINE Vector absolute(Vector x) { return float_of(bits_of(x) & 0x7fffffffu); }
 D5_INLINE Vector with_sign(Vector magnitude, Vector sign) {
+#if defined(__AVX512F__)
+  constexpr int chosen = 0xe4;  // where the third is set the first, else the second
+  return reinterpret_cast<Vector>(_mm512_ternarylogic_epi32(
+      reinterpret_cast<__m512i>(magnitude), reinterpret_cast<__m512i>(sign), _mm512_set1_epi32(0x7fffffff), chosen));
+#else
   return float_of((bits_of(magnitude) & 0x7fffffffu) | (bits_of(sign) & 0x80000000u));
+#endif
+}
+// 1 / x to 2 units of the last place for x whose inverse is a normal number.
+D5_INLINE Vector inverse(Vector x) {
+#if defined(__AVX512F__)
+  const Vector r = _mm512_rcp14_ps(x);
+  return r + r * (1.0f - x * r);
+#else
+  return 1.0f / x;
+#endif
 }
 // a > b ? a : b and a < b ? a : b: of what cannot be compared b.
 #if defined(__AVX512F__)

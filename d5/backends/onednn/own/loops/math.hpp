@@ -43,13 +43,14 @@ D5_INLINE Vector cosh_of(Vector x) {
   const Vector e = half_exp(absolute(x));
   return e + 0.25f / e;
 }
-// x = n pi/2 + r for |x| < 2^16; callers take the library beyond. Where products can be subtracted unrounded, what the
-// first part of pi/2 leaves is exact; elsewhere it is done in double, where that part has 33 bits.
-struct Quarter {
+// x = n pi + r with |r| <= pi/2, n a whole number for the sine and half of an odd one for the cosine: both are +- sin
+// r, by the last bit of `parity`. For |x| < 2^16; callers take the library beyond. Where products can be subtracted
+// unrounded, what the first part of pi leaves is exact; elsewhere it is done in double, where that part has 33 bits.
+struct HalfTurns {
   Vector r;
-  Words n;
+  Words parity;
 };
-constexpr float most_quartered = 0x1p16f;
+constexpr float most_turned = 0x1p16f;
 #if defined(__FMA__)
 D5_INLINE Vector less_product(Vector x, Vector n, float part) {
 #if defined(__AVX512F__)
@@ -58,41 +59,42 @@ D5_INLINE Vector less_product(Vector x, Vector n, float part) {
   return _mm256_fnmadd_ps(n, _mm256_set1_ps(part), x);
 #endif
 }
-D5_INLINE Quarter quarter_of(Vector x) {
-  constexpr float rounder = 0x1.8p23f;
-  const Vector shifted = x * 0x1.45f306p-1f + rounder, n = shifted - rounder;
-  const Vector r = less_product(less_product(x, n, 0x1.921fb6p+0f), n, -0x1.777a5cp-25f);
-  return {less_product(r, n, -0x1.ee59dap-50f), bits_of(shifted)};
+template <bool cosine>
+D5_INLINE HalfTurns half_turns(Vector x) {
+  constexpr float rounder = cosine ? 0x1.800002p23f : 0x1.8p23f;
+  const Vector turns = x * 0x1.45f306p-2f;
+  const Vector shifted = (cosine ? turns - 0.5f : turns) + rounder, whole = shifted - rounder;
+  const Vector n = cosine ? whole + 0.5f : whole;
+  const Vector r = less_product(less_product(x, n, 0x1.921fb6p+1f), n, -0x1.777a5cp-24f);
+  return {less_product(r, n, -0x1.ee59dap-49f), bits_of(shifted)};
 }
 #else
-D5_INLINE Quarter quarter_of(Vector x) {
-  Quarter q;
+template <bool cosine>
+D5_INLINE HalfTurns half_turns(Vector x) {
+  HalfTurns h;
   for (int k = 0; k < width; ++k) {
-    const double wide = x[k], shifted = wide * 0x1.45f306dc9c883p-1 + 0x1.8p52, n = shifted - 0x1.8p52;
-    q.r[k] = static_cast<float>((wide - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34);
-    q.n[k] = static_cast<uint32_t>(__builtin_bit_cast(uint64_t, shifted));
+    const double wide = x[k], turns = wide * 0x1.45f306dc9c883p-2;
+    const double rounder = cosine ? 0x1.8p52 + 1 : 0x1.8p52, shifted = (cosine ? turns - 0.5 : turns) + rounder;
+    const double n = (shifted - rounder) + (cosine ? 0.5 : 0.0);
+    h.r[k] = static_cast<float>((wide - n * 0x1.921fb544p+1) - n * 0x1.0b4611a626331p-33);
+    h.parity[k] = static_cast<uint32_t>(__builtin_bit_cast(uint64_t, shifted));
   }
-  return q;
+  return h;
 }
 #endif
-// sin(x + quarters pi/2) = +- f (1 + z p(z)), z = r^2: f is r where the sine of r is wanted, 1 where the cosine is.
-D5_INLINE Vector turned(Vector x, uint32_t quarters) {
-  const Quarter q = quarter_of(x);
-  const Words n = q.n + quarters;
-  const auto cosine = (n & 1u) != 0u;
-  const Vector z = q.r * q.r, factor = cosine ? Vector{} + 1.0f : q.r;
-  const auto either = [&](float of_cosine, float of_sine) __attribute__((always_inline)) {
-    return cosine ? Vector{} + of_cosine : Vector{} + of_sine;
-  };
-  Vector p = either(0x1.99e9d4p-16f, 0.0f) * z + either(-0x1.6c0c2cp-10f, -0x1.99558ap-13f);
-  p = p * z + either(0x1.55554ap-5f, 0x1.11077cp-7f);
-  p = p * z + either(-0.5f, -0x1.555546p-3f);
-  const Vector value = (z * factor) * p + factor;
-  return float_of(bits_of(value) ^ ((n & 2u) << 30));
+template <bool cosine>
+D5_INLINE Vector turned(Vector x) {
+  const HalfTurns h = half_turns<cosine>(x);
+  const Vector z = h.r * h.r;
+  Vector p = 0x1.5db766p-19f * z - 0x1.9f6f8ep-13f;
+  p = p * z + 0x1.110ed2p-7f;
+  p = p * z - 0x1.55554cp-3f;
+  const Vector value = (z * h.r) * p + h.r;
+  return float_of(bits_of(value) ^ (h.parity << 31));
 }
-D5_INLINE Vector sin_of(Vector x) { return turned(x, 0); }
-D5_INLINE Vector cos_of(Vector x) { return turned(x, 1); }
-D5_INLINE Vector tan_of(Vector x) { return turned(x, 0) / turned(x, 1); }
+D5_INLINE Vector sin_of(Vector x) { return turned<false>(x); }
+D5_INLINE Vector cos_of(Vector x) { return turned<true>(x); }
+D5_INLINE Vector tan_of(Vector x) { return sin_of(x) / cos_of(x); }
 
 // Reduced by pi/4 and pi/2 to |t| <= tan(pi/8).
 D5_INLINE Vector atan_of(Vector x) {
@@ -147,11 +149,9 @@ D5_INLINE Vector atanh_of(Vector x) {
   return with_sign(0.5f * log1p_of(2.0f * a / (1.0f - a)), x);
 }
 
-// For 0 < a < infinity and |b| < 2^100.
-D5_INLINE Vector positive_pow(Vector a, Vector b) { return exp_of(b * log_of(a)); }
 // A number at a time only where a is 0 or something is infinite or NaN.
 D5_INLINE Vector pow_of(Vector a, Vector b) {
-  const Vector product = b * log_of(absolute(a)), positive = exp_of(product);
+  const Vector product = b * power_log(absolute(a)), positive = power_exp(product);
   if (!all_below(absolute(product), __builtin_inff()))
     return each_lane([](float x, float y) { return __builtin_powf(x, y); }, a, b);
   const Vector half = 0.5f * b, of_whole = nearest(half) == half ? positive : -positive;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tanh, erf, the normal distribution, expm1 below 0 and softplus. With AVX-512 they are polynomials of degree 4 (3) on
-// 32 pieces of their range, whose coefficients lie in registers and are picked by a permutation; elsewhere they are
-// ratios and polynomials for the whole range.
+// tanh, erf, Gelu and its slope, expm1 below 0 and softplus. With AVX-512 they are polynomials of degree 4 on 32 pieces
+// of their range, whose coefficients lie in registers and are picked by a permutation; elsewhere they are ratios and
+// polynomials for the whole range.
 #pragma once
 
 #include "d5/backends/onednn/own/loops/exp_log.hpp"
@@ -10,126 +10,198 @@ namespace d5::onednn::own::D5_ISA {
 
 #if defined(__AVX512DQ__)
 
-// Row k holds the coefficients of t^k, weighted least squares with equal extremes of the relative error (at most
-// 2^-24). The last piece in use is the constant that the function has reached in f32.
+// A piece of a >= 0 is told by the last two bits of the exponent of a + first and the first three of its mantissa: they
+// begin at 0, are `first` / 8 to 1 / 16 of a + first wide and end where the second piece of a fifth octave does.
+// Distances are taken from the middle of a piece, of the first one from 0, where functions that begin with 0 keep their
+// digits.
+struct Pieces {
+  float first;
+  alignas(64) float origin[32];
+};
+constexpr Pieces pieces_from(float first) {
+  Pieces all{first, {}};
+  const uint32_t begin = __builtin_bit_cast(uint32_t, first) >> 20;
+  for (uint32_t k = 1; k < 32; ++k) {
+    const float left = __builtin_bit_cast(float, (begin + k) << 20),
+                right = __builtin_bit_cast(float, (begin + k + 1) << 20);
+    all.origin[(begin + k) % 32] = 0.5f * (left + right) - first;
+  }
+  return all;
+}
+constexpr Pieces pieces_to_7 = pieces_from(0.5f), pieces_to_9 = pieces_from(0.625f), pieces_to_18 = pieces_from(1.25f);
+
+// Row k holds the coefficients of t^k, weighted least squares with equal extremes of the error: relative and below
+// 2^-24 (gelu_slope 2^-23), of softplus absolute where it is below 1/50. The last piece in use is the constant that the
+// function has reached in f32.
 // clang-format off
 alignas(64) constexpr float tanh_pieces[][32] = {
-    {0x1.eb9b16p-1f, 0x1.f53e7cp-1f, 0x1.fa5a5ap-1f, 0x1.fd0ad2p-1f, 0x1.fe73eap-1f, 0x1.ff30f2p-1f, 0x1.ff93ccp-1f, 0x1.ffc776p-1f,
-     0x1.ffe276p-1f, 0x1.fff7fp-1f, 0x1.fffdccp-1f, 0x1.ffff66p-1f, 0x1.ffffd6p-1f, 0x1.fffff4p-1f, 0x1.fffffcp-1f, 0x1p+0f,
-     0, 0x1.4bbd44p-4f, 0x1.4993d2p-3f, 0x1.e9129cp-3f, 0x1.4141fap-2f, 0x1.8a2d44p-2f, 0x1.ceafcap-2f, 0x1.072dfep-1f,
-     0x1.24789cp-1f, 0x1.574e78p-1f, 0x1.803d5cp-1f, 0x1.a059eap-1f, 0x1.b907e8p-1f, 0x1.cbb38cp-1f, 0x1.d9a85ap-1f, 0x1.e3ff34p-1f},
-    {0x1.9f4f3ep-4f, 0x1.ba449ap-5f, 0x1.d2bbf8p-6f, 0x1.ea34acp-7f, 0x1.00c882p-7f, 0x1.0caaa2p-8f, 0x1.18e804p-9f, 0x1.25991ap-10f,
-     0x1.327174p-11f, 0x1.4e8ce6p-13f, 0x1.6d314cp-15f, 0x1.8ea0e6p-17f, 0x1.b31f36p-19f, 0x1.daf48p-21f, 0x1.03379cp-22f, 0,
-     0x1.4c77bp+0f, 0x1.4a495cp+0f, 0x1.43db7ep+0f, 0x1.3981eep+0f, 0x1.2bbe88p+0f, 0x1.1b340ep+0f, 0x1.08972ap+0f, 0x1.e93f18p-1f,
-     0x1.bff708p-1f, 0x1.6dfbf6p-1f, 0x1.22719ep-1f, 0x1.c2778ep-2f, 0x1.571edcp-2f, 0x1.01ce4ep-2f, 0x1.7f7218p-3f, 0x1.1afbfap-3f},
-    {-0x1.0288b4p-3f, -0x1.1893f4p-4f, -0x1.2b09eep-5f, -0x1.3bb36ep-6f, -0x1.4ba332p-7f, -0x1.5b7926p-8f, -0x1.6b91fcp-9f, -0x1.7c2488p-10f,
-     -0x1.87c13p-11f, -0x1.abbf82p-13f, -0x1.d2f1dap-15f, -0x1.fdb3c6p-17f, -0x1.162ed2p-18f, -0x1.2fa63cp-20f, -0x1.4b726p-22f, 0,
-     0x1.f3ff9p-16f, -0x1.15c6bcp-3f, -0x1.0ead46p-2f, -0x1.84e116p-2f, -0x1.e87e28p-2f, -0x1.1b2912p-1f, -0x1.368a1cp-1f, -0x1.469ed8p-1f,
-     -0x1.4c806ap-1f, -0x1.3edcfcp-1f, -0x1.1b3122p-1f, -0x1.dbdd1p-2f, -0x1.7fe668p-2f, -0x1.2c9f1ep-2f, -0x1.cca824p-3f, -0x1.5b5c4p-3f},
-    {0x1.92c472p-4f, 0x1.c48fcep-5f, 0x1.eaf0c2p-6f, 0x1.058502p-6f, 0x1.1405d2p-7f, 0x1.21ea52p-8f, 0x1.2fbc3ep-9f, 0x1.3dcb06p-10f,
-     0x1.30d2c2p-11f, 0x1.4ce60ep-13f, 0x1.6b6cap-15f, 0x1.8cb57p-17f, 0x1.b1078cp-19f, 0x1.d8ac08p-21f, 0x1.01f8b2p-22f, 0,
-     -0x1.770e04p-1f, -0x1.6ddb3ep-1f, -0x1.5152d4p-1f, -0x1.252de2p-1f, -0x1.dbe5p-2f, -0x1.6196c2p-2f, -0x1.cb1bep-3f, -0x1.c1c2cep-4f,
-     -0x1.5592aap-9f, 0x1.2e1838p-3f, 0x1.cd41b6p-3f, 0x1.f8902ap-3f, 0x1.dbb15p-3f, 0x1.9ba57p-3f, 0x1.513924p-3f, 0x1.0a410ep-3f},
-    {-0x1.656114p-5f, -0x1.a62566p-6f, -0x1.d52e22p-7f, -0x1.f9fdd4p-8f, -0x1.0cb38ap-8f, -0x1.1b23cep-9f, -0x1.2922d8p-10f, -0x1.37292ep-11f,
-     -0x1.df623ap-13f, -0x1.05d374p-14f, -0x1.1dda0ap-16f, -0x1.380968p-18f, -0x1.549b58p-20f, -0x1.73c9e8p-22f, -0x1.95d332p-24f, 0,
-     0x1.f60cf8p-5f, 0x1.c0052p-3f, 0x1.5d27dep-2f, 0x1.b6234cp-2f, 0x1.e60c24p-2f, 0x1.edb9a8p-2f, 0x1.d2e5dcp-2f, 0x1.9e5e38p-2f,
-     0x1.352be6p-2f, 0x1.45ae06p-3f, 0x1.7710a8p-5f, -0x1.a414c8p-6f, -0x1.f3bdcap-5f, -0x1.268748p-4f, -0x1.1ab37ep-4f, -0x1.ea6be2p-5f},
+    {0x1.cf6f98p-1f, 0x1.e1fbfap-1f, 0x1.ed9506p-1f, 0x1.f4bfd6p-1f, 0x1.f92582p-1f, 0x1.fbd50ap-1f, 0x1.fd77d2p-1f, 0x1.fe767ap-1f,
+     0x1.ff45f6p-1f, 0x1.ffbb88p-1f, 0x1.ffe6cep-1f, 0x1.fff6bcp-1f, 0x1.fffc98p-1f, 0x1.fffebep-1f, 0x1.ffff8ap-1f, 0x1.ffffd4p-1f,
+     0x1.fffff6p-1f, 0x1.fffffep-1f, 0, 0x1.7ee102p-4f, 0x1.3d6bc8p-3f, 0x1.b8fd04p-3f, 0x1.18a39ap-2f, 0x1.52c2c6p-2f,
+     0x1.a5729ep-2f, 0x1.05087p-1f, 0x1.3157ep-1f, 0x1.5789p-1f, 0x1.77d838p-1f, 0x1.92bfb4p-1f, 0x1.a8dbccp-1f, 0x1.bad50ap-1f},
+    {0x1.72166ep-3f, 0x1.d22c58p-4f, 0x1.21626p-4f, 0x1.640fe8p-5f, 0x1.b3aef8p-6f, 0x1.09a70ap-6f, 0x1.43498ap-7f, 0x1.88ee6cp-8f,
+     0x1.73bf78p-9f, 0x1.11c304p-10f, 0x1.92fa62p-12f, 0x1.2887d6p-13f, 0x1.b45e9ap-15f, 0x1.41116ap-16f, 0x1.d875ccp-18f, 0x1.5b9e16p-19f,
+     0x1.3578d8p-21f, 0x1.4f0f5ap-24f, 0x1p+0f, 0x1.fb86b6p-1f, 0x1.f3b35ep-1f, 0x1.e842cap-1f, 0x1.d98b36p-1f, 0x1.c7f724p-1f,
+     0x1.a945bap-1f, 0x1.7aeaeep-1f, 0x1.49e6cap-1f, 0x1.197fd8p-1f, 0x1.d834e4p-2f, 0x1.86616ep-2f, 0x1.3ee738p-2f, 0x1.01fbacp-2f},
+    {-0x1.4efc9ep-3f, -0x1.b6d8b6p-4f, -0x1.16f9cp-4f, -0x1.5c3d38p-5f, -0x1.adda42p-6f, -0x1.077d94p-6f, -0x1.41b068p-7f, -0x1.87c094p-8f,
+     -0x1.733aa8p-9f, -0x1.119ffep-10f, -0x1.92e8d8p-12f, -0x1.288426p-13f, -0x1.b45e26p-15f, -0x1.41127p-16f, -0x1.d87808p-18f, -0x1.5b9feep-19f,
+     -0x1.35958ap-21f, -0x1.4f2e78p-24f, 0x1.0fac84p-17f, -0x1.7b87dap-4f, -0x1.35cb8ep-3f, -0x1.a48a9p-3f, -0x1.038f68p-2f, -0x1.2daf94p-2f,
+     -0x1.5e0edep-2f, -0x1.825dfap-2f, -0x1.897d4p-2f, -0x1.79c102p-2f, -0x1.5aa23ap-2f, -0x1.3314b8p-2f, -0x1.08a06ep-2f, -0x1.be434ap-3f},
+    {0x1.677a6ap-4f, 0x1.020506p-4f, 0x1.59b864p-5f, 0x1.bd137p-6f, 0x1.17c972p-6f, 0x1.5acf98p-7f, 0x1.aa3ca2p-8f, 0x1.049466p-8f,
+     0x1.f54284p-10f, 0x1.72328p-11f, 0x1.10c0d4p-12f, 0x1.9190dp-14f, 0x1.2782c8p-15f, 0x1.b2e122p-17f, 0x1.3ff97ap-18f, 0x1.d6da3ep-20f,
+     0x1.b8408p-22f, 0x1.dca752p-25f, -0x1.55ff48p-2f, -0x1.4953f8p-2f, -0x1.34fe08p-2f, -0x1.181fd4p-2f, -0x1.e8f924p-3f, -0x1.984412p-3f,
+     -0x1.16f126p-3f, -0x1.bec8c4p-5f, 0x1.cd90c8p-7f, 0x1.05ebeep-4f, 0x1.8324f4p-4f, 0x1.bceea4p-4f, 0x1.c4a3eep-4f, 0x1.abb1f6p-4f},
+    {-0x1.95c436p-6f, -0x1.808184p-6f, -0x1.253d9ep-6f, -0x1.947ac6p-7f, -0x1.085f4cp-7f, -0x1.4f3a14p-8f, -0x1.a1937p-9f, -0x1.015872p-9f,
+     -0x1.f1cb18p-11f, -0x1.71035ep-12f, -0x1.1040e2p-13f, -0x1.91081ap-15f, -0x1.272c28p-16f, -0x1.b26936p-18f, -0x1.3fa34ap-19f, -0x1.d65c7cp-21f,
+     -0x1.b6741ep-23f, -0x1.dab4a2p-26f, 0x1.104edp-6f, 0x1.ed89cp-5f, 0x1.8c7208p-4f, 0x1.044162p-3f, 0x1.32a354p-3f, 0x1.4fe02cp-3f,
+     0x1.5b5906p-3f, 0x1.3a087ep-3f, 0x1.e9b7a6p-4f, 0x1.47b42ep-4f, 0x1.63e65ep-5f, 0x1.dc33f8p-7f, -0x1.6a19eep-8f, -0x1.20ffd2p-6f},
 };
 alignas(64) constexpr float erf_pieces[][32] = {
-    {0x1.eea556p-1f, 0x1.f92d08p-1f, 0x1.fd9ae2p-1f, 0x1.ff4048p-1f, 0x1.ffcaaap-1f, 0x1.fff2dp-1f, 0x1.fffd1ap-1f, 0x1.ffff7p-1f,
-     0x1.ffffe8p-1f, 0x1p+0f, 0, 0, 0, 0, 0, 0,
-     0, 0x1.207d48p-4f, 0x1.1f5e1ap-3f, 0x1.ac45e4p-3f, 0x1.1af54ep-2f, 0x1.5da9f4p-2f, 0x1.9dd0d2p-2f, 0x1.db081cp-2f,
-     0x1.0a7ef6p-1f, 0x1.3f196ep-1f, 0x1.6c1c98p-1f, 0x1.91724ap-1f, 0x1.af767ap-1f, 0x1.c6dad2p-1f, 0x1.d8865ep-1f, 0x1.e5768cp-1f},
-    {0x1.e724bap-4f, 0x1.b04c58p-5f, 0x1.52879cp-6f, 0x1.d3ddbcp-8f, 0x1.1d4b5cp-9f, 0x1.33053p-11f, 0x1.238c22p-13f, 0x1.e89772p-16f,
-     0x1.60fb4ap-18f, 0, 0, 0, 0, 0, 0, 0,
-     0x1.20dd74p+0f, 0x1.1fbd26p+0f, 0x1.1c62f8p+0f, 0x1.16e2d6p+0f, 0x1.0f5d14p+0f, 0x1.05fd3ep+0f, 0x1.f5f0ccp-1f, 0x1.dd167cp-1f,
-     0x1.c1efd2p-1f, 0x1.86e988p-1f, 0x1.492e72p-1f, 0x1.0cab98p-1f, 0x1.a9125ap-2f, 0x1.45e9f4p-2f, 0x1.e465aep-3f, 0x1.5ce5ep-3f},
-    {-0x1.6d7412p-3f, -0x1.79c068p-4f, -0x1.51593p-5f, -0x1.058e82p-6f, -0x1.614d46p-8f, -0x1.a0b34cp-10f, -0x1.ade608p-12f, -0x1.84781ap-14f,
-     -0x1.12c0a6p-16f, 0, 0, 0, 0, 0, 0, 0,
-     0x1.ccd4d8p-18f, -0x1.1faa5cp-4f, -0x1.1c59bep-3f, -0x1.a24beap-3f, -0x1.0f5992p-2f, -0x1.4779d8p-2f, -0x1.7872c8p-2f, -0x1.a172cap-2f,
-     -0x1.c1f2f4p-2f, -0x1.e8b332p-2f, -0x1.eddd26p-2f, -0x1.d6473cp-2f, -0x1.a92c58p-2f, -0x1.6ebcfp-2f, -0x1.2ecf36p-2f, -0x1.dfce82p-3f},
-    {0x1.1d9e8ep-3f, 0x1.6b78dcp-4f, 0x1.7cd104p-5f, 0x1.4feb8cp-6f, 0x1.f95742p-8f, 0x1.46b82p-9f, 0x1.6d19d8p-11f, 0x1.61f276p-13f,
-     0x1.ac8182p-16f, 0, 0, 0, 0, 0, 0, 0,
-     -0x1.81b75cp-2f, -0x1.7d8842p-2f, -0x1.702c96p-2f, -0x1.5a74e4p-2f, -0x1.3d3968p-2f, -0x1.1994f6p-2f, -0x1.e1b004p-3f, -0x1.88ef6cp-3f,
-     -0x1.2b8694p-3f, -0x1.bd889cp-5f, 0x1.d7fe04p-6f, 0x1.8635f8p-4f, 0x1.200c26p-3f, 0x1.50a33ep-3f, 0x1.59f9fp-3f, 0x1.452a8ap-3f},
-    {-0x1.941ac8p-5f, -0x1.594ae8p-5f, -0x1.b0b83p-6f, -0x1.b1231ap-7f, -0x1.66dbc4p-8f, -0x1.f57c0ep-10f, -0x1.2ad8a6p-11f, -0x1.320558p-13f,
-     -0x1.0d4d6cp-16f, 0, 0, 0, 0, 0, 0, 0,
-     0x1.cd7178p-7f, 0x1.a6087cp-5f, 0x1.592d76p-4f, 0x1.d17c8ap-4f, 0x1.1c06c4p-3f, 0x1.44cdaap-3f, 0x1.61f184p-3f, 0x1.72e208p-3f,
-     0x1.7527fcp-3f, 0x1.52d4fcp-3f, 0x1.0f90ap-3f, 0x1.74be2ap-4f, 0x1.89ec26p-5f, 0x1.465104p-7f, -0x1.3edc8cp-6f, -0x1.3c79a2p-5f},
+    {0x1.f4f694p-1f, 0x1.fbe61ep-1f, 0x1.fea422p-1f, 0x1.ff996p-1f, 0x1.ffe514p-1f, 0x1.fff9bap-1f, 0x1.fffeb4p-1f, 0x1.ffffc4p-1f,
+     0x1.fffffcp-1f, 0x1p+0f, 0x1p+0f, 0x1p+0f, 0x1p+0f, 0x1p+0f, 0x1p+0f, 0x1p+0f,
+     0, 0x1.b00812p-4f, 0x1.662a0cp-3f, 0x1.f190aap-3f, 0x1.3c9aa8p-2f, 0x1.7e1594p-2f, 0x1.bccfecp-2f, 0x1.f86faap-2f,
+     0x1.25b8a8p-1f, 0x1.569244p-1f, 0x1.7fb9cp-1f, 0x1.a1551ap-1f, 0x1.bbef1p-1f, 0x1.d0580cp-1f, 0x1.df85eap-1f, 0x1.ea773p-1f},
+    {0x1.499d72p-4f, 0x1.12cce2p-5f, 0x1.945a56p-7f, 0x1.0686d8p-8f, 0x1.2cd2eep-10f, 0x1.30304p-12f, 0x1.0f6e62p-14f, 0x1.ab73dcp-17f,
+     0x1.cc3e28p-21f, 0, 0, 0, 0, 0, 0, 0,
+     0x1.20dd74p+0f, 0x1.1e565cp+0f, 0x1.19e5e8p+0f, 0x1.135e3p+0f, 0x1.0ae55p+0f, 0x1.00abcep+0f, 0x1.e9d5a8p-1f, 0x1.cfc41ep-1f,
+     0x1.a5075p-1f, 0x1.681ff8p-1f, 0x1.2a8dd8p-1f, 0x1.dfca3ep-2f, 0x1.75a93p-2f, 0x1.1a0dd6p-2f, 0x1.9cb5d6p-3f, 0x1.24a7c6p-3f},
+    {-0x1.0bd13ep-3f, -0x1.01a298p-4f, -0x1.ada6e2p-6f, -0x1.37c7a4p-7f, -0x1.8ae25p-9f, -0x1.b559aap-11f, -0x1.a8368cp-13f, -0x1.68c682p-15f,
+     -0x1.b2e442p-19f, 0, 0, 0, 0, 0, 0, 0,
+     0x1.ccd2a8p-18f, -0x1.ad80fp-4f, -0x1.605f38p-3f, -0x1.e1e4b8p-3f, -0x1.2c41fp-2f, -0x1.60ec36p-2f, -0x1.8dfd94p-2f, -0x1.b2c7d8p-2f,
+     -0x1.d9a81ap-2f, -0x1.ef2be6p-2f, -0x1.e5267ap-2f, -0x1.c1cd96p-2f, -0x1.8d03c4p-2f, -0x1.4ef072p-2f, -0x1.0ed75cp-2f, -0x1.a4b14p-3f},
+    {0x1.d63668p-4f, 0x1.152624p-4f, 0x1.10a2f8p-5f, 0x1.c7459p-7f, 0x1.45e96p-8f, 0x1.92b242p-10f, 0x1.af5b0ap-12f, 0x1.91df96p-14f,
+     0x1.3e6824p-17f, 0, 0, 0, 0, 0, 0, 0,
+     -0x1.81b75cp-2f, -0x1.76f02p-2f, -0x1.65632ap-2f, -0x1.4be9p-2f, -0x1.2b78fap-2f, -0x1.05481ap-2f, -0x1.b571d4p-3f, -0x1.5a932cp-3f,
+     -0x1.9c792ap-4f, -0x1.aace84p-7f, 0x1.fb8fa2p-5f, 0x1.e36582p-4f, 0x1.38aae8p-3f, 0x1.55bc82p-3f, 0x1.50030cp-3f, 0x1.3162fp-3f},
+    {-0x1.941ac4p-5f, -0x1.594ae6p-5f, -0x1.b0b832p-6f, -0x1.b1232p-7f, -0x1.66dbccp-8f, -0x1.f57c1ep-10f, -0x1.2ad8b6p-11f, -0x1.32056ap-13f,
+     -0x1.0d4dc2p-16f, 0, 0, 0, 0, 0, 0, 0,
+     0x1.cd717ap-7f, 0x1.a6087cp-5f, 0x1.592d76p-4f, 0x1.d17c8ap-4f, 0x1.1c06c8p-3f, 0x1.44cdaap-3f, 0x1.61f182p-3f, 0x1.72e208p-3f,
+     0x1.7527fap-3f, 0x1.52d4fap-3f, 0x1.0f90ap-3f, 0x1.74be2ap-4f, 0x1.89ec28p-5f, 0x1.46510cp-7f, -0x1.3edc86p-6f, -0x1.3c799ep-5f},
 };
 alignas(64) constexpr float normal_pieces[][32] = {
-    {0x1.bb96e4p-2f, 0x1.d6fabcp-2f, 0x1.e8b43p-2f, 0x1.f37b6ep-2f, 0x1.f9a42cp-2f, 0x1.fcf2ep-2f, 0x1.fe9e22p-2f, 0x1.ff68bcp-2f,
-     0x1.ffc306p-2f, 0x1.fff7b2p-2f, 0x1.ffff1cp-2f, 0x1.ffffecp-2f, 0x1.fffffep-2f, 0x1p-1f, 0, 0,
-     0, 0x1.984048p-6f, 0x1.97749ep-5f, 0x1.309a14p-4f, 0x1.944d16p-4f, 0x1.f67486p-4f, 0x1.2b5b0ep-3f, 0x1.5a5e88p-3f,
-     0x1.881d78p-3f, 0x1.df42fap-3f, 0x1.17efp-2f, 0x1.3ca258p-2f, 0x1.5d897ap-2f, 0x1.7a9412p-2f, 0x1.93d08cp-2f, 0x1.a9679ap-2f},
-    {0x1.09418ep-3f, 0x1.6165a8p-4f, 0x1.ba4c58p-5f, 0x1.0402c2p-5f, 0x1.1f2d82p-6f, 0x1.29f6a4p-7f, 0x1.226bap-8f, 0x1.09ea38p-9f,
-     0x1.c86304p-11f, 0x1.1772c2p-13f, 0x1.0a5ee2p-16f, 0x1.8b4182p-20f, 0x1.c880b4p-24f, 0, 0, 0,
-     0x1.988454p-2f, 0x1.97b844p-2f, 0x1.955678p-2f, 0x1.91661p-2f, 0x1.8bf2bap-2f, 0x1.850c86p-2f, 0x1.7cc794p-2f, 0x1.733bacp-2f,
-     0x1.6883cap-2f, 0x1.50096cp-2f, 0x1.345d6p-2f, 0x1.16959ap-2f, 0x1.ef8e68p-3f, 0x1.b1ec74p-3f, 0x1.7610ccp-3f, 0x1.3d7726p-3f},
-    {-0x1.8e23eep-4f, -0x1.35636ep-4f, -0x1.ba6f94p-5f, -0x1.2480a8p-5f, -0x1.66cb5cp-6f, -0x1.994212p-7f, -0x1.b2dad2p-8f, -0x1.aefc76p-9f,
-     -0x1.86bd4ep-10f, -0x1.0e5e32p-12f, -0x1.1e47e4p-15f, -0x1.d18122p-19f, -0x1.2356aap-22f, 0, 0, 0,
-     0x1.4655c6p-21f, -0x1.97aab6p-7f, -0x1.954f8cp-6f, -0x1.2d0934p-5f, -0x1.8bef9cp-5f, -0x1.e64cd8p-5f, -0x1.1d9476p-4f, -0x1.44d332p-4f,
-     -0x1.687e4ep-4f, -0x1.a409fp-4f, -0x1.ce8dc4p-4f, -0x1.e78a9cp-4f, -0x1.ef95a2p-4f, -0x1.e832d8p-4f, -0x1.d39e96p-4f, -0x1.b48d5ep-4f},
-    {0x1.c61236p-6f, 0x1.edd20cp-6f, 0x1.bdb29ep-6f, 0x1.6004bep-6f, 0x1.f28b98p-7f, 0x1.40bfb8p-7f, 0x1.7a098p-8f, 0x1.9a501p-9f,
-     0x1.73d702p-10f, 0x1.2044e6p-12f, 0x1.4ec006p-15f, 0x1.25e12ep-18f, 0x1.889468p-22f, 0, 0, 0,
-     -0x1.108b38p-4f, -0x1.0f114ap-4f, -0x1.0a5166p-4f, -0x1.027e18p-4f, -0x1.ef7e82p-5f, -0x1.d493f2p-5f, -0x1.b4bf82p-5f, -0x1.9099d4p-5f,
-     -0x1.6987a4p-5f, -0x1.11647ep-5f, -0x1.6737ecp-6f, -0x1.58ec9cp-7f, 0x1.4395fp-13f, 0x1.39977p-7f, 0x1.1bf27p-6f, 0x1.7c62e6p-6f},
-    {0x1.58dep-9f, -0x1.65b378p-9f, -0x1.6cb682p-8f, -0x1.95c598p-8f, -0x1.62544cp-8f, -0x1.0886bp-8f, -0x1.5d9242p-9f, -0x1.a03716p-10f,
-     -0x1.4722cp-11f, -0x1.156268p-13f, -0x1.5926p-16f, -0x1.404b1cp-19f, -0x1.bfeefap-23f, 0, 0, 0,
-     0x1.468d2ep-10f, 0x1.2ca54cp-8f, 0x1.f247b6p-8f, 0x1.56b36p-7f, 0x1.ad8ae6p-7f, 0x1.fc2abp-7f, 0x1.209f44p-6f, 0x1.3dd704p-6f,
-     0x1.5e6c94p-6f, 0x1.7537a8p-6f, 0x1.73ebbap-6f, 0x1.5ccc1ap-6f, 0x1.33ce4p-6f, 0x1.fc0cc6p-7f, 0x1.8205a8p-7f, 0x1.045aap-7f},
+    {0x1.caab34p-2f, 0x1.e0dfc6p-2f, 0x1.eecdbcp-2f, 0x1.f703d2p-2f, 0x1.fb9046p-2f, 0x1.fdee6ep-2f, 0x1.ff16f2p-2f, 0x1.ff9f4p-2f,
+     0x1.ffe8d2p-2f, 0x1.fffd32p-2f, 0x1.ffffbcp-2f, 0x1.fffffap-2f, 0x1p-1f, 0x1p-1f, 0x1p-1f, 0x1p-1f,
+     0, 0x1.31f08p-5f, 0x1.fc936cp-5f, 0x1.629f32p-4f, 0x1.c59802p-4f, 0x1.136bbep-3f, 0x1.4302fcp-3f, 0x1.7168e2p-3f,
+     0x1.b47438p-3f, 0x1.043706p-2f, 0x1.2abfe2p-2f, 0x1.4d9138p-2f, 0x1.6c8a1ep-2f, 0x1.87aa16p-2f, 0x1.9f0d52p-2f, 0x1.b2e7b4p-2f},
+    {0x1.b461e4p-4f, 0x1.19bfe6p-4f, 0x1.55c774p-5f, 0x1.857a86p-6f, 0x1.a0f18ep-7f, 0x1.a34d2ap-8f, 0x1.8c1f98p-9f, 0x1.5f8d48p-10f,
+     0x1.714854p-12f, 0x1.8f60fcp-15f, 0x1.50327ep-18f, 0x1.b87f78p-22f, 0x1.c11338p-26f, 0, 0, 0,
+     0x1.988454p-2f, 0x1.96b9cp-2f, 0x1.938f78p-2f, 0x1.8edbdap-2f, 0x1.88acd2p-2f, 0x1.81147ep-2f, 0x1.7828ep-2f, 0x1.6e037p-2f,
+     0x1.5cbdcp-2f, 0x1.42886cp-2f, 0x1.25ab68p-2f, 0x1.073e62p-2f, 0x1.d09f9ep-3f, 0x1.93ac02p-3f, 0x1.594766p-3f, 0x1.22c106p-3f},
+    {-0x1.628f94p-4f, -0x1.082404p-4f, -0x1.6b243ap-5f, -0x1.ce822ap-6f, -0x1.119f2ap-6f, -0x1.2d607cp-7f, -0x1.357a1ep-8f, -0x1.28a104p-9f,
+     -0x1.5a651ep-11f, -0x1.a8b3e6p-14f, -0x1.8fbbfcp-17f, -0x1.21970cp-20f, -0x1.4390a4p-24f, 0, 0, 0,
+     0x1.464df8p-21f, -0x1.310b1ap-6f, -0x1.f87336p-6f, -0x1.5d0054p-5f, -0x1.b9c264p-5f, -0x1.08be14p-4f, -0x1.31a134p-4f, -0x1.572336p-4f,
+     -0x1.885562p-4f, -0x1.bb7b88p-4f, -0x1.dd3682p-4f, -0x1.ed94f4p-4f, -0x1.eda996p-4f, -0x1.df5c42p-4f, -0x1.c52db6p-4f, -0x1.a1f578p-4f},
+    {0x1.dba016p-6f, 0x1.d776d4p-6f, 0x1.901bcep-6f, 0x1.2d4c0ap-6f, 0x1.99f686p-7f, 0x1.fd3c1ap-8f, 0x1.22a4fp-8f, 0x1.32424cp-9f,
+     0x1.a08b4ap-11f, 0x1.2b2766p-13f, 0x1.445a18p-16f, 0x1.0b773cp-19f, 0x1.5139d8p-23f, 0, 0, 0,
+     -0x1.108b38p-4f, -0x1.0cb8p-4f, -0x1.066cd6p-4f, -0x1.fa4694p-5f, -0x1.e2122cp-5f, -0x1.c4b29ep-5f, -0x1.a2b58ep-5f, -0x1.7cbc64p-5f,
+     -0x1.3dba12p-5f, -0x1.c57b12p-6f, -0x1.0a3cfep-6f, -0x1.550d1ep-8f, 0x1.3deafp-8f, 0x1.b89aap-7f, 0x1.4c3326p-6f, 0x1.9cee38p-6f},
+    {0x1.58de08p-9f, -0x1.65b36ep-9f, -0x1.6cb67ep-8f, -0x1.95c596p-8f, -0x1.62544ap-8f, -0x1.0886bp-8f, -0x1.5d9242p-9f, -0x1.a0371ap-10f,
+     -0x1.4722dp-11f, -0x1.15627ep-13f, -0x1.59262ap-16f, -0x1.404b42p-19f, -0x1.bfef42p-23f, 0, 0, 0,
+     0x1.468d2ep-10f, 0x1.2ca54cp-8f, 0x1.f247b6p-8f, 0x1.56b362p-7f, 0x1.ad8ae8p-7f, 0x1.fc2abp-7f, 0x1.209f44p-6f, 0x1.3dd706p-6f,
+     0x1.5e6c92p-6f, 0x1.7537a8p-6f, 0x1.73ebbap-6f, 0x1.5ccc1ap-6f, 0x1.33ce4p-6f, 0x1.fc0cc6p-7f, 0x1.8205a8p-7f, 0x1.045aap-7f},
+};
+alignas(64) constexpr float gelu_slope_pieces[][32] = {
+    {0x1.3df966p-1f, 0x1.3278cep-1f, 0x1.24cb54p-1f, 0x1.186a02p-1f, 0x1.0ee212p-1f, 0x1.08623cp-1f, 0x1.046164p-1f, 0x1.0220e4p-1f,
+     0x1.00a1b8p-1f, 0x1.00192ep-1f, 0x1.0003p-1f, 0x1.000046p-1f, 0x1.000004p-1f, 0x1p-1f, 0x1p-1f, 0x1p-1f,
+     0, 0x1.317de8p-4f, 0x1.fa8362p-4f, 0x1.5fcfc8p-3f, 0x1.bfad38p-3f, 0x1.0e14eap-2f, 0x1.3a521ap-2f, 0x1.64460ep-2f,
+     0x1.9e64d8p-2f, 0x1.e1f4dp-2f, 0x1.0cad94p-1f, 0x1.222ddap-1f, 0x1.31af74p-1f, 0x1.3bac1cp-1f, 0x1.40d216p-1f, 0x1.41f138p-1f},
+    {-0x1.178cc6p-4f, -0x1.ab0622p-4f, -0x1.ade538p-4f, -0x1.627d82p-4f, -0x1.fdc9c4p-5f, -0x1.48682ap-5f, -0x1.808814p-6f, -0x1.9cadeap-7f,
+     -0x1.16aa16p-8f, -0x1.91749ap-11f, -0x1.b0cc8ap-14f, -0x1.60a4bcp-17f, -0x1.b51822p-21f, 0, 0, 0,
+     0x1.988454p-1f, 0x1.94f02ep-1f, 0x1.8ea258p-1f, 0x1.8550d8p-1f, 0x1.7924fcp-1f, 0x1.6a5428p-1f, 0x1.591e82p-1f, 0x1.45cd4ep-1f,
+     0x1.2591bap-1f, 0x1.ec9e6p-2f, 0x1.8978aep-2f, 0x1.271efap-2f, 0x1.94bb22p-3f, 0x1.dc351cp-4f, 0x1.7f0b94p-5f, -0x1.34ebcp-7f},
+    {-0x1.e1fcccp-4f, -0x1.ffccfap-6f, 0x1.7677bep-6f, 0x1.7b6588p-5f, 0x1.8b783ep-5f, 0x1.4164f2p-5f, 0x1.be178cp-6f, 0x1.120aeap-6f,
+     0x1.b4021ep-8f, 0x1.75a76ap-10f, 0x1.d063ccp-13f, 0x1.ab38dcp-16f, 0x1.26846cp-19f, 0, 0, 0,
+     0x1.e952b8p-19f, -0x1.305f68p-4f, -0x1.f55ef4p-4f, -0x1.58d37ep-3f, -0x1.b105f8p-3f, -0x1.00ebf6p-2f, -0x1.2504fcp-2f, -0x1.4449d6p-2f,
+     -0x1.694c9cp-2f, -0x1.87142cp-2f, -0x1.8e7442p-2f, -0x1.8120fap-2f, -0x1.62567ap-2f, -0x1.365dfep-2f, -0x1.0202cap-2f, -0x1.9414dcp-3f},
+    {0x1.1051fep-3f, 0x1.831202p-4f, 0x1.9c657ap-5f, 0x1.e3bd5ep-7f, -0x1.b5c13ap-8f, -0x1.f50ba4p-7f, -0x1.fdf462p-7f, -0x1.8b581ap-7f,
+     -0x1.9291b4p-8f, -0x1.b5c4a2p-10f, -0x1.47aa48p-12f, -0x1.60d248p-15f, -0x1.17a84ap-18f, 0, 0, 0,
+     -0x1.10a4b2p-2f, -0x1.0ae9b4p-2f, -0x1.01845ep-2f, -0x1.e774aap-3f, -0x1.c3cc1ep-3f, -0x1.98f6ccp-3f, -0x1.680776p-3f, -0x1.3232dap-3f,
+     -0x1.b61e9ep-4f, -0x1.89af44p-5f, 0x1.1ec5acp-7f, 0x1.e3066ap-5f, 0x1.9637b4p-4f, 0x1.04cdd4p-3f, 0x1.2495fep-3f, 0x1.2bdd44p-3f},
+    {-0x1.dc8c44p-6f, -0x1.6bbf1cp-5f, -0x1.541d52p-5f, -0x1.d6d968p-6f, -0x1.d7feaep-7f, -0x1.d78ddp-9f, 0x1.2b1f04p-9f, 0x1.13608ap-8f,
+     0x1.b6eafp-9f, 0x1.47d0f2p-10f, 0x1.2da26p-12f, 0x1.7bd966p-15f, 0x1.562692p-18f, 0, 0, 0,
+     0x1.e9b5a2p-8f, 0x1.c1dcfp-6f, 0x1.732a0ep-5f, 0x1.fb2b58p-5f, 0x1.3aff9ep-4f, 0x1.7067f2p-4f, 0x1.9c9e5cp-4f, 0x1.bebc2cp-4f,
+     0x1.dd3b68p-4f, 0x1.e0cc2ep-4f, 0x1.bc02b8p-4f, 0x1.764976p-4f, 0x1.1a02cep-4f, 0x1.65d078p-5f, 0x1.3198bcp-6f, -0x1.f90cfp-9f},
 };
 alignas(64) constexpr float expm1_pieces[][32] = {
-    {0x1.6d4f3ep-1f, 0x1.94add2p-1f, 0x1.b17b76p-1f, 0x1.c68e22p-1f, 0x1.d5f8f4p-1f, 0x1.e14084p-1f, 0x1.e9811ap-1f, 0x1.ef8ab2p-1f,
-     0x1.f3f57cp-1f, 0x1.f98e0cp-1f, 0x1.fc8cd8p-1f, 0x1.fe2748p-1f, 0x1.ff02f8p-1f, 0x1.ff789p-1f, 0x1.ffb782p-1f, 0x1.ffd932p-1f,
-     0x1.ffeb3cp-1f, 0x1.fffa0cp-1f, 0x1.fffe4cp-1f, 0x1.ffff82p-1f, 0x1.ffffdcp-1f, 0x1.fffff6p-1f, 0x1.fffffep-1f, 0x1p+0f,
-     0, 0x1.2840b6p-3f, 0x1.12d35ap-2f, 0x1.7f327ap-2f, 0x1.dbe46ep-2f, 0x1.1596dep-1f, 0x1.377f78p-1f, 0x1.548062p-1f},
-    {0x1.6eb948p-2f, 0x1.0c4d02p-2f, 0x1.88960cp-3f, 0x1.1f38dep-3f, 0x1.a445bcp-4f, 0x1.337a54p-4f, 0x1.c1e944p-5f, 0x1.49297cp-5f,
-     0x1.e19944p-6f, 0x1.01c7fap-6f, 0x1.13f5eap-7f, 0x1.276c1p-8f, 0x1.3c4192p-9f, 0x1.528f36p-10f, 0x1.6a6f82p-11f, 0x1.83fedep-12f,
-     0x1.9eed5p-13f, 0x1.db83aap-15f, 0x1.107968p-16f, 0x1.3842bep-18f, 0x1.65db56p-20f, 0x1.9a1c5ap-22f, 0x1.d5fea8p-24f, 0,
-     0x1.4p+0f, 0x1.11b5dep+0f, 0x1.d43bdcp-1f, 0x1.908068p-1f, 0x1.569132p-1f, 0x1.250362p-1f, 0x1.f54146p-2f, 0x1.acbfp-2f},
-    {-0x1.ca405ap-3f, -0x1.4f435ap-3f, -0x1.ea9116p-4f, -0x1.66e7ecp-4f, -0x1.0694bep-4f, -0x1.803772p-5f, -0x1.191948p-5f, -0x1.9b4ffap-6f,
-     -0x1.2c4b02p-6f, -0x1.41784p-7f, -0x1.5823e6p-8f, -0x1.7068e4p-9f, -0x1.8a6412p-10f, -0x1.a63452p-11f, -0x1.c3fabap-12f, -0x1.e3dabp-13f,
-     -0x1.ff5b8cp-14f, -0x1.250344p-15f, -0x1.4fcc56p-17f, -0x1.80d4c8p-19f, -0x1.b9061ep-21f, -0x1.f96c04p-23f, -0x1.219c8cp-24f, 0,
-     -0x1.8ffe6ep-1f, -0x1.561fc6p-1f, -0x1.24a23p-1f, -0x1.f49adep-2f, -0x1.ac309ap-2f, -0x1.6e4004p-2f, -0x1.39452cp-2f, -0x1.0bf444p-2f},
-    {0x1.7a6a08p-4f, 0x1.14d80cp-4f, 0x1.9513dcp-5f, 0x1.285b4ep-5f, 0x1.b1a248p-6f, 0x1.3d4048p-6f, 0x1.d0359cp-7f, 0x1.539f24p-7f,
-     0x1.e4affap-8f, 0x1.036deep-8f, 0x1.15b8e6p-9f, 0x1.294e7p-10f, 0x1.3e45bap-11f, 0x1.54b7a2p-12f, 0x1.6cbedp-13f, 0x1.8677d4p-14f,
-     0x1.8167dcp-15f, 0x1.b9ae9p-17f, 0x1.fa2dp-19f, 0x1.220b28p-20f, 0x1.4c653cp-22f, 0x1.7cee8ep-24f, 0x1.b48df2p-26f, 0,
-     0x1.4cd81ep-2f, 0x1.1c7224p-2f, 0x1.e68f8ap-3f, 0x1.a029fap-3f, 0x1.63f528p-3f, 0x1.3076ap-3f, 0x1.046b5ep-3f, 0x1.bd7ea2p-4f},
-    {-0x1.9957bep-6f, -0x1.2b6736p-6f, -0x1.b605fcp-7f, -0x1.406df2p-7f, -0x1.d4d3cp-8f, -0x1.56fbbap-8f, -0x1.f5d866p-9f, -0x1.6f25eep-9f,
-     -0x1.cd865cp-10f, -0x1.ee086p-11f, -0x1.086cep-11f, -0x1.1b111ep-12f, -0x1.2f069ep-13f, -0x1.4464dcp-14f, -0x1.5b451cp-15f, -0x1.73c27ep-16f,
-     -0x1.282be6p-17f, -0x1.536ad8p-19f, -0x1.84fa8p-21f, -0x1.bdc6dap-23f, -0x1.fede5cp-25f, -0x1.24bbb4p-26f, -0x1.4f79eap-28f, 0,
-     -0x1.877496p-4f, -0x1.4a842cp-4f, -0x1.1a656ap-4f, -0x1.e2e02ap-5f, -0x1.9cecc8p-5f, -0x1.6123d4p-5f, -0x1.2e0696p-5f, -0x1.025144p-5f},
+    {0x1.2a911p-1f, 0x1.59c726p-1f, 0x1.7e8bcep-1f, 0x1.9b2e64p-1f, 0x1.b17b76p-1f, 0x1.c2d9aep-1f, 0x1.d06068p-1f, 0x1.dae92ep-1f,
+     0x1.e6825p-1f, 0x1.f089f8p-1f, 0x1.f69f56p-1f, 0x1.fa4fecp-1f, 0x1.fc8cd8p-1f, 0x1.fde856p-1f, 0x1.febb1ap-1f, 0x1.ff3afp-1f,
+     0x1.ffa2eap-1f, 0x1.ffddc2p-1f, 0x1.fff368p-1f, 0x1.fffb5ep-1f, 0x1.fffe4cp-1f, 0x1.ffff6p-1f, 0x1.ffffc4p-1f, 0x1.ffffeap-1f,
+     0x1.fffffcp-1f, 0x1p+0f, 0, 0x1.5e25fcp-3f, 0x1.12d35ap-2f, 0x1.6adb1cp-2f, 0x1.b88adap-2f, 0x1.fd19b8p-2f},
+    {0x1.aaddcep-2f, 0x1.4c71a4p-2f, 0x1.02e858p-2f, 0x1.93465cp-3f, 0x1.3a121ep-3f, 0x1.e93276p-4f, 0x1.7cfcb2p-4f, 0x1.28b68ap-4f,
+     0x1.97d9fcp-5f, 0x1.eebfb6p-6f, 0x1.2c1494p-6f, 0x1.6c0412p-7f, 0x1.b992d8p-8f, 0x1.0bd3f2p-8f, 0x1.44e446p-9f, 0x1.8a1d12p-10f,
+     0x1.74465ap-11f, 0x1.11e78ep-12f, 0x1.930e2ap-14f, 0x1.288d32p-15f, 0x1.b4618p-17f, 0x1.411234p-18f, 0x1.d8763ap-20f, 0x1.5b9e34p-21f,
+     0x1.3578dcp-23f, 0, 0x1p+0f, 0x1.a8768p-1f, 0x1.769652p-1f, 0x1.4a927p-1f, 0x1.23ba92p-1f, 0x1.017324p-1f},
+    {-0x1.aadda8p-3f, -0x1.4c719p-3f, -0x1.02e84cp-3f, -0x1.934652p-4f, -0x1.3a1218p-4f, -0x1.e9327p-5f, -0x1.7cfcbp-5f, -0x1.28b68ap-5f,
+     -0x1.97d9f2p-6f, -0x1.eebfc2p-7f, -0x1.2c14a2p-7f, -0x1.6c0428p-8f, -0x1.b992f8p-9f, -0x1.0bd408p-9f, -0x1.44e462p-10f, -0x1.8a1d34p-11f,
+     -0x1.744868p-12f, -0x1.11e914p-13f, -0x1.93106cp-15f, -0x1.288edcp-16f, -0x1.b463f4p-18f, -0x1.411402p-19f, -0x1.d878e2p-21f, -0x1.5ba028p-22f,
+     -0x1.359596p-24f, 0, -0x1.fffef6p-2f, -0x1.a8766ep-2f, -0x1.76964ap-2f, -0x1.4a926cp-2f, -0x1.23ba9p-2f, -0x1.017322p-2f},
+    {0x1.1cdb16p-4f, 0x1.bbb12p-5f, 0x1.598c3p-5f, 0x1.0d1cdcp-5f, 0x1.a32ba2p-6f, 0x1.467344p-6f, 0x1.fc7abcp-7f, 0x1.8c0112p-7f,
+     0x1.10f7b8p-7f, 0x1.4b206p-8f, 0x1.91ad3ap-9f, 0x1.e74228p-10f, 0x1.278982p-10f, 0x1.668132p-11f, 0x1.b2e35ep-12f, 0x1.07c5e4p-12f,
+     0x1.f840dap-14f, 0x1.730244p-15f, 0x1.10f91ap-16f, 0x1.91af46p-18f, 0x1.278b06p-19f, 0x1.b2e59ap-21f, 0x1.3ffaacp-22f, 0x1.d6dae6p-24f,
+     0x1.b840cp-26f, 0, 0x1.5502ap-3f, 0x1.1b0b48p-3f, 0x1.f39248p-4f, 0x1.b8deccp-4f, 0x1.851114p-4f, 0x1.5759a4p-4f},
+    {-0x1.1d288p-6f, -0x1.bbff92p-7f, -0x1.59b56ap-7f, -0x1.0d32dep-7f, -0x1.a3431ap-8f, -0x1.467f94p-8f, -0x1.fc872ap-9f, -0x1.8c06dcp-9f,
+     -0x1.10fc9ap-9f, -0x1.4b1aeep-10f, -0x1.919e88p-11f, -0x1.e72a7ep-12f, -0x1.27790ap-12f, -0x1.666bacp-13f, -0x1.b2c81ep-14f, -0x1.07b4f2p-14f,
+     -0x1.f7bd4ap-16f, -0x1.72a05ep-17f, -0x1.10b0c6p-18f, -0x1.9144bp-20f, -0x1.273c88p-21f, -0x1.b27214p-23f, -0x1.3fa5a4p-24f, -0x1.d65dd2p-26f,
+     -0x1.b67464p-28f, 0, -0x1.44b42ep-5f, -0x1.1b980ap-5f, -0x1.f41a24p-6f, -0x1.b92ddp-6f, -0x1.854338p-6f, -0x1.577b08p-6f},
+};
+alignas(64) constexpr float softplus_pieces[][32] = {
+    {0x1.64cea8p-2f, 0x1.1fe5d2p-2f, 0x1.cda526p-3f, 0x1.701df4p-3f, 0x1.2432d2p-3f, 0x1.ce1ebcp-4f, 0x1.6c4bcap-4f, 0x1.1e756cp-4f,
+     0x1.8e070ep-5f, 0x1.e76e4ap-6f, 0x1.295e5p-6f, 0x1.6a0334p-7f, 0x1.b818dap-8f, 0x1.0b48ecp-8f, 0x1.447e36p-9f, 0x1.89d254p-10f,
+     0x1.74344ap-11f, 0x1.11e9fep-12f, 0x1.931a48p-14f, 0x1.28986ap-15f, 0x1.b47344p-17f, 0x1.411f9cp-18f, 0x1.d88a22p-20f, 0x1.5bace6p-21f,
+     0x1.3655c6p-23f, 0, 0x1.62e43p-1f, 0x1.352358p-1f, 0x1.191db8p-1f, 0x1.fe16fcp-2f, 0x1.cdc28p-2f, 0x1.a120a2p-2f},
+    {-0x1.2d46b6p-2f, -0x1.f5ef2cp-3f, -0x1.9d5048p-3f, -0x1.50ee06p-3f, -0x1.104f9p-3f, -0x1.b50134p-4f, -0x1.5c90dp-4f, -0x1.14abd4p-4f,
+     -0x1.8482ep-5f, -0x1.e03faap-6f, -0x1.26af14p-6f, -0x1.68045ep-7f, -0x1.b69e6p-8f, -0x1.0abcecp-8f, -0x1.4416a6p-9f, -0x1.8985a2p-10f,
+     -0x1.7402e4p-11f, -0x1.11d548p-12f, -0x1.930446p-14f, -0x1.288a84p-15f, -0x1.b4600ep-17f, -0x1.4111cep-18f, -0x1.d87604p-20f, -0x1.5b9e26p-21f,
+     -0x1.3578d8p-23f, 0, -0x1p-1f, -0x1.d023ep-2f, -0x1.b0a50ep-2f, -0x1.91c0cp-2f, -0x1.73ae34p-2f, -0x1.569e9ep-2f},
+    {0x1.a9459ep-4f, 0x1.7aead2p-4f, 0x1.49e6b2p-4f, 0x1.197fc8p-4f, 0x1.d834dp-5f, 0x1.866166p-5f, 0x1.3ee73ap-5f, 0x1.01fbb2p-5f,
+     0x1.7217a8p-6f, 0x1.d22ebep-7f, 0x1.2162dep-7f, 0x1.640ffep-8f, 0x1.b3af18p-9f, 0x1.09a71ep-9f, 0x1.4349a4p-10f, 0x1.88ee8ep-11f,
+     0x1.73c184p-12f, 0x1.11c48cp-13f, 0x1.92fca4p-15f, 0x1.288982p-16f, 0x1.b4610ep-18f, 0x1.411338p-19f, 0x1.d87874p-21f, 0x1.5ba00ap-22f,
+     0x1.35959p-24f, 0, 0x1.000018p-3f, 0x1.fb86b6p-4f, 0x1.f3b35ep-4f, 0x1.e842c8p-4f, 0x1.d98b34p-4f, 0x1.c7f722p-4f},
+    {-0x1.d21102p-7f, -0x1.01458ap-6f, -0x1.061652p-6f, -0x1.f75a1ep-7f, -0x1.ce0128p-7f, -0x1.996212p-7f, -0x1.60db82p-7f, -0x1.299436p-7f,
+     -0x1.bf6facp-8f, -0x1.254fap-8f, -0x1.751a56p-9f, -0x1.d1e624p-10f, -0x1.1f99eap-10f, -0x1.60a162p-11f, -0x1.ae8cdap-12f, -0x1.062c7p-12f,
+     -0x1.f6c156p-14f, -0x1.729a58p-15f, -0x1.10dcf6p-16f, -0x1.91a00ap-18f, -0x1.2786e6p-19f, -0x1.b2e35ep-21f, -0x1.3ffa14p-22f, -0x1.d6da96p-24f,
+     -0x1.b840acp-26f, 0, -0x1.c696dap-19f, -0x1.f9cd0ap-9f, -0x1.9cddeep-8f, -0x1.183bdep-7f, -0x1.59ee3cp-7f, -0x1.921578p-7f},
+    {-0x1.1605a8p-9f, -0x1.bb3ff6p-11f, 0x1.d929dcp-13f, 0x1.06f0a4p-10f, 0x1.83bb3ap-10f, 0x1.bd28bap-10f, 0x1.c49b48p-10f, 0x1.ab7ec2p-10f,
+     0x1.664076p-10f, 0x1.00d146p-10f, 0x1.5932ecp-11f, 0x1.bcfda6p-12f, 0x1.17b9dp-12f, 0x1.5ababep-13f, 0x1.aa21eap-14f, 0x1.0483a8p-14f,
+     0x1.f4bfb6p-16f, 0x1.71d0dp-17f, 0x1.10789p-18f, 0x1.912642p-20f, 0x1.273452p-21f, 0x1.b26da8p-23f, 0x1.3fa48p-24f, 0x1.d65d36p-26f,
+     0x1.b67444p-28f, 0, -0x1.53d5ecp-8f, -0x1.494dp-8f, -0x1.34f0fp-8f, -0x1.180d14p-8f, -0x1.e8ca38p-9f, -0x1.980e38p-9f},
 };
 // clang-format on
 
-// f(a) for a >= 0. The last two bits of the exponent of s = a + first and the first three of its mantissa tell the
-// piece; t is the distance from where it begins.
+// f(a) for a >= 0.
 template <int rows>
-D5_INLINE Vector by_pieces(const float (&table)[rows][32], Vector a, float first) {
-  constexpr int shift = 20;
-  const Words s = bits_of(a + first), piece = s >> shift;
-  const Vector t = a - (float_of(s & ~((1u << shift) - 1u)) - first);
-  const auto coefficient = [&](int k) __attribute__((always_inline))->Vector {
-    return _mm512_permutex2var_ps(_mm512_load_ps(table[k]), reinterpret_cast<__m512i>(piece),
-                                  _mm512_load_ps(table[k] + 16));
+D5_INLINE Vector by_pieces(const Pieces& pieces, const float (&table)[rows][32], Vector a) {
+  const __m512i piece = reinterpret_cast<__m512i>(bits_of(a + pieces.first) >> 20);
+  const auto picked = [&](const float(&row)[32]) __attribute__((always_inline))->Vector {
+    return _mm512_permutex2var_ps(_mm512_load_ps(row), piece, _mm512_load_ps(row + 16));
   };
-  Vector p = coefficient(rows - 1);
+  const Vector t = a - picked(pieces.origin);
+  Vector p = picked(table[rows - 1]);
 #pragma GCC unroll 4
-  for (int k = rows - 2; k >= 0; --k) p = p * t + coefficient(k);
+  for (int k = rows - 2; k >= 0; --k) p = p * t + picked(table[k]);
   return p;
 }
 
 D5_INLINE Vector tanh_of(Vector x) {
-  return with_sign(by_pieces(tanh_pieces, at_most(absolute(x) * 0.77f, 7.0f), 0.5f), x);
+  return with_sign(by_pieces(pieces_to_9, tanh_pieces, at_most(absolute(x), 9.3f)), x);
 }
-D5_INLINE Vector erf_of(Vector x) { return with_sign(by_pieces(erf_pieces, at_most(absolute(x), 4.0f), 0.5f), x); }
-// (1 + erf(x / sqrt 2)) / 2; the pieces are of its distance from 1/2.
-D5_INLINE Vector normal_of(Vector x) {
-  return with_sign(by_pieces(normal_pieces, at_most(absolute(x), 6.0f), 0.5f), x) + 0.5f;
+D5_INLINE Vector erf_of(Vector x) {
+  return with_sign(by_pieces(pieces_to_7, erf_pieces, at_most(absolute(x), 4.0f)), x);
+}
+// x (1 + erf(x / sqrt 2)) / 2; the pieces are of the factor's distance from 1/2, and so they are of the slope's.
+D5_INLINE Vector gelu_of(Vector x) {
+  const Vector a = absolute(x);
+  return a * by_pieces(pieces_to_7, normal_pieces, at_most(a, 6.0f)) + 0.5f * x;
+}
+D5_INLINE Vector gelu_slope(Vector x) {
+  return with_sign(by_pieces(pieces_to_7, gelu_slope_pieces, at_most(absolute(x), 6.0f)), x) + 0.5f;
 }
 D5_INLINE Vector expm1_below(Vector x) {  // x <= 0
-  return -by_pieces(expm1_pieces, at_most(x * -0.8f, 14.0f), 1.0f);
+  return -by_pieces(pieces_to_18, expm1_pieces, at_most(-x, 17.0f));
+}
+// max(x, 0) + log(1 + exp(-|x|))
+D5_INLINE Vector softplus_of(Vector x) {
+  return by_pieces(pieces_to_18, softplus_pieces, at_most(absolute(x), 17.0f)) + at_least(x, 0.0f);
 }
 
 #else
@@ -162,10 +234,11 @@ D5_INLINE Vector normal_of(Vector x) {
   const Vector s = with_sign(t.p, x) + t.q, whole = t.p * t.p + t.q * t.q;
   return s * s / (whole + whole);
 }
+D5_INLINE Vector gelu_of(Vector x) { return x * normal_of(x); }
+D5_INLINE Vector gelu_slope(Vector x) {
+  return normal_of(x) + x * 0x1.988454p-2f * exp_of(-0.5f * x * x);  // 1 / sqrt(2 pi)
+}
 D5_INLINE Vector expm1_below(Vector x) { return expm1_of(x); }
-
-#endif
-
 // max(x, 0) + log(1 + e), e = exp(-|x|): a polynomial in e.
 D5_INLINE Vector softplus_of(Vector x) {
   const Vector e = exp_of(-absolute(x));
@@ -179,5 +252,7 @@ D5_INLINE Vector softplus_of(Vector x) {
   p = p * e + 0x1.fffffep-1f;
   return p * e + at_least(x, 0.0f);
 }
+
+#endif
 
 }  // namespace d5::onednn::own::D5_ISA

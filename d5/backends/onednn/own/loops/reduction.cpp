@@ -34,7 +34,6 @@ D5_TILE(gradient_of_product, 4,                                              // 
                                             : 0.0f)
 
 // Softmax of columns: x, top, sum (its logarithm); y, dy, sum.
-D5_TILE(softmax, 3, exp_of(a[i] - b[i]) / c[i])
 D5_TILE(log_softmax, 3, (a[i] - b[i]) - c[i])
 D5_TILE(minus_softmax, 4, -(exp_of(a[i] - b[i]) / c[i]) * d[i])
 D5_TILE(gradient_of_softmax, 3, a[i] * (b[i] - c[i]))
@@ -42,8 +41,8 @@ D5_TILE(gradient_of_log_softmax, 3, b[i] - exp_of(a[i]) * c[i])
 
 }  // namespace
 
-// The sum is relative to the largest element, where that is infinite to 0: inf - inf does not come in. Eight rows at
-// once share the change of scale.
+// The sum is relative to the largest element, where that is infinite to 0: inf - inf does not come in. What is no
+// number reaches the sum. Eight rows at once share the change of scale.
 template <int rows>
 D5_INLINE void log_sum_exp_rows(float* top, float* sum, const float* x, int64_t stride, int64_t n) {
   walk_line(
@@ -53,13 +52,18 @@ D5_INLINE void log_sum_exp_rows(float* top, float* sum, const float* x, int64_t 
 #pragma GCC unroll 8
         for (int r = 0; r < rows; ++r) {
           row[r] = at(x + r * stride);
-          now = Largest::join(now, row[r]);
+          now = Highest::join(now, row[r]);
         }
         const Vector base = absolute(now) == __builtin_inff() ? 0.0f : now;
-        Vector total = at(sum) * exp_of(old - base);
+        const auto total = [&](auto exponential) __attribute__((always_inline)) {
+          Vector t = at(sum) * exponential(old - base);
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; ++r) total += exp_of(row[r] - base);
-        at.put(sum, total);
+          for (int r = 0; r < rows; ++r) t += exponential(row[r] - base);
+          return t;
+        };
+        const bool finite = all_below(now, __builtin_inff());
+        at.put(sum, finite ? total([](Vector d) __attribute__((always_inline)) { return exp_below(d); })
+                           : total([](Vector d) __attribute__((always_inline)) { return exp_of(d); }));
         at.put(top, now);
       });
 }
@@ -74,16 +78,19 @@ void log_sum_exp_pair(const float* x, int64_t n, float pair[2]) {
   float top = -__builtin_inff(), sum = 0.0f;
   for (int64_t at = 0; at < n; at += most) {
     const int64_t count = n - at < most ? n - at : most;
-    const float *piece = x + at, highest = reduce<Largest>(piece, count), old = top;
-    if (!(highest <= top)) top = highest;
+    const float *piece = x + at, highest = reduce<Highest>(piece, count), old = top;
+    if (highest > top) top = highest;
     const float base = absolute(spread(top))[0] == __builtin_inff() ? 0.0f : top;
     if (old != top) sum *= exp_of(spread(old - base))[0];
-    sum += joined_line<Plus>(
-        count, [=](auto place) __attribute__((always_inline)) {
-          place.prefetch(piece + most);
-          return exp_of(place(piece) - base);
-        });
-    if (top != top) break;
+    const bool finite = top < __builtin_inff();
+    sum += finite ? joined_line<Plus>(
+                        count,
+                        [=](auto place) __attribute__((always_inline)) {
+                          place.prefetch(piece + most);
+                          return exp_below(place(piece) - base);
+                        })
+                  : joined_line<Plus>(
+                        count, [=](auto place) __attribute__((always_inline)) { return exp_of(place(piece) - base); });
   }
   pair[0] = top;
   pair[1] = sum;
@@ -141,7 +148,6 @@ const TileFunctions reduction_functions[] = {
     {"gradient of square", 2, gradient_of_square, {}},
     {"gradient of log sum exp", 3, gradient_of_log_sum_exp, {}},
     {"gradient of product", 4, gradient_of_product, {}},
-    {"softmax", 3, softmax, {}},
     {"log softmax", 3, log_softmax, {}},
     {"minus softmax", 4, minus_softmax, {}},
     {"gradient of softmax", 3, gradient_of_softmax, {}},

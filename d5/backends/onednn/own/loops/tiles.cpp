@@ -40,19 +40,47 @@ float dot(const float* a, const float* b, int64_t n) {
 template <bool stores, bool writes>
 float exponentials_of(const float* x, float top, float* y, int64_t n, const float* ahead, const LineBefore& before) {
   const LineBefore b = before;  // a copy: no store can change it
-  return joined_line<Plus>(
-      n, [=](auto at) __attribute__((always_inline)) {
+  Totals<Plus> sum;
+  walk_line(
+      n,
+      [=](auto at) __attribute__((always_inline)) {
         at.prefetch(ahead);
-        const Vector e = exp_of(at(x) - top);
+        return stores ? exp_of(at(x) - top) : exp_below(at(x) - top);
+      },
+      [&](auto at, int r, Vector e) __attribute__((always_inline)) {
+        sum.add(r, at, e);
         if (stores) at.put(y, e);
         if (writes) at.stream(b.y, (at(b.x) - b.shift) * b.factor + b.term);
-        return e;
       });
+  return sum.joined();
 }
 float exponentials(const float* x, float top, float* y, int64_t n, const float* ahead, const LineBefore& before) {
   const auto loop = y ? (before.y ? exponentials_of<true, true> : exponentials_of<true, false>)
                       : (before.y ? exponentials_of<false, true> : exponentials_of<false, false>);
   return loop(x, top, y, n, ahead, before);
+}
+template <bool replaces, bool writes>
+void column_exponentials_of(float* x, const float* top, float* sum, int64_t n, const float* ahead,
+                            const ColumnsBefore& before) {
+  const ColumnsBefore b = before;
+  walk_line(
+      n,
+      [=](auto at) __attribute__((always_inline)) {
+        at.prefetch(ahead);
+        const Vector d = at(x) - at(top);
+        return replaces ? exp_of(d) : exp_below(d);
+      },
+      [=](auto at, int, Vector e) __attribute__((always_inline)) {
+        at.put(sum, at(sum) + e);
+        if (replaces) at.put(x, e);
+        if (writes) at.stream(b.y, replaces ? at(b.x) * at(b.factor) : (at(b.x) - at(b.top)) - at(b.term));
+      });
+}
+void column_exponentials(float* x, const float* top, float* sum, bool replaces, int64_t n, const float* ahead,
+                         const ColumnsBefore& before) {
+  const auto loop = replaces ? (before.y ? column_exponentials_of<true, true> : column_exponentials_of<true, false>)
+                             : (before.y ? column_exponentials_of<false, true> : column_exponentials_of<false, false>);
+  loop(x, top, sum, n, ahead, before);
 }
 void scale(const Place& y, const float* x, float factor, float term, int64_t n) {
   each_at(y, n, [=](auto at) { return factor * at(x) + term; });
@@ -91,8 +119,9 @@ const Loops table = {
     .reduce_pair = {log_sum_exp_pair, max_ties_pair, min_ties_pair, product_zeros_pair},
     .dot = dot,
     .exponentials = exponentials,
+    .column_exponentials = column_exponentials,
     .scale = scale,
-    .sum_of_squares = sum_of_squares,
+    .moments = moments,
     .normalize = normalize,
     .normalize_shared = normalize_shared,
     .normalize_sums = normalize_sums,

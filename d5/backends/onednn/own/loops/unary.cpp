@@ -43,15 +43,15 @@ D5_UNARY(IsNaN, x != x ? 1.0f : 0.0f, 0.0f)
 D5_UNARY(IsInf, (x == -__builtin_inff() ? p.a : x == __builtin_inff() ? p.b : 0.0f), 0.0f)
 
 // The reduction of the argument holds below a bound; what lies beyond goes to the library.
-struct Quartered {
-  static constexpr uint32_t bound = __builtin_bit_cast(uint32_t, most_quartered);
+struct Turned {
+  static constexpr uint32_t bound = __builtin_bit_cast(uint32_t, most_turned);
   template <class X>
   D5_INLINE static Words word(X& x, int64_t i) {
     return bits_of(absolute(x[0][i]));
   }
 };
 template <class F, float (*library)(float)>
-struct PeriodicValue : Quartered {
+struct PeriodicValue : Turned {
   template <class X>
   D5_INLINE static Vector usual(X& x, int64_t i) {
     return F::value(x[0][i], Parameters());
@@ -62,7 +62,7 @@ struct PeriodicValue : Quartered {
   }
 };
 template <class F, float (*slope)(float)>
-struct PeriodicGradient : Quartered {
+struct PeriodicGradient : Turned {
   template <class X>
   D5_INLINE static Vector usual(X& x, int64_t i) {
     return x[1][i] * F::slope(x[0][i], Parameters());
