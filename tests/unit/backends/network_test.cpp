@@ -119,6 +119,7 @@ std::vector<Case> cases(bool training) {
   return {{"residual", small::residual(training), 600, false},
           {"lenet", small::lenet(), 2000, false},
           {"mobile", small::mobile(training), 300, false},
+          {"shortcut", small::shortcut(training), 200, false},
           {"encoder", small::encoder(), 100, false}};
 }
 
@@ -208,6 +209,15 @@ TEST_F(Networks, FusedStepsNameTheirMembers) {
   const auto trained = names(*backend->compile(small::residual(true), train, training()));
   EXPECT_THAT(trained, testing::Contains("BatchNormalization1+Relu2"));
   EXPECT_THAT(trained, testing::Contains("BatchNormalization8+Add9+Relu10"));
+}
+
+TEST_F(Networks, SliceAndPadWorkInTheOrderTheyMeet) {
+  ParameterSet parameters;
+  const auto run = open_backend("onednn")->compile(small::shortcut(true), parameters, training());
+  std::vector<std::string> conversions;
+  for (const auto& [name, kernel] : run->kernels())
+    if (name.find(" to ") != std::string::npos) conversions.push_back(name);
+  EXPECT_THAT(conversions, testing::ElementsAre("x to channels last", "Conv10.y (channels last) to row-major"));
 }
 
 TEST_F(Networks, MemoryIsSharedAndKnownBefore) {
