@@ -220,6 +220,19 @@ TEST_F(Networks, SliceAndPadWorkInTheOrderTheyMeet) {
   EXPECT_THAT(conversions, testing::ElementsAre("x to channels last", "Conv10.y (channels last) to row-major"));
 }
 
+// 1003 x 2111 weights are more than 8 MiB, and neither size fills whole registers or groups of rows.
+TEST_F(Networks, OneSampleTimesLargeWeightsAgreesWithTheReference) {
+  small::Builder b("wide");
+  const std::string x = b.input("x", {1, 2111}), h = b.relu(b.dense(x, 1003));
+  const Graph graph = b.finish({h, b.node("Gemm", {h, b.parameter("w", {2111, 1003})}, {{"transB", int64_t{1}}})});
+  ParameterSet parameters;
+  const auto kernels = open_backend("onednn")->compile(graph, parameters, {})->kernels();
+  for (const auto& [name, kernel] : kernels) EXPECT_THAT(kernel, testing::HasSubstr(" rows")) << name;
+  expect_close(run(graph, "onednn", {}).values, run(graph, "reference", {}).values, graph.nodes.size(), 2111, false);
+  expect_close(run(graph, "onednn", {}, true).values, run(graph, "reference", {}, true).values, graph.nodes.size(),
+               2111, true);
+}
+
 TEST_F(Networks, MemoryIsSharedAndKnownBefore) {
   const auto backend = open_backend("onednn");
   const Graph graph = small::residual(true, 8, 32);
