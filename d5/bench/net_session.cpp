@@ -11,10 +11,14 @@
 namespace d5 {
 namespace {
 
-// Time by operator, and what is left of the step: the framework's own.
+// Time by operator, and what is left of the step: the framework's own. Between nodes it only adds to a number, because
+// what it does there counts as the framework's.
 class Breakdown final : public StepObserver {
  public:
-  void step_begin() override { step_begin_ = now_seconds(); }
+  void step_begin() override {
+    at_ = 0;
+    step_begin_ = now_seconds();
+  }
   void step_end() override {
     whole_ += now_seconds() - step_begin_;
     ++steps_;
@@ -22,16 +26,20 @@ class Breakdown final : public StepObserver {
   void node_begin(const Node&, Pass) override { begin_ = now_seconds(); }
   void node_end(const Node& node, Pass pass) override {
     const double seconds = now_seconds() - begin_;
-    seconds_[{node.op, pass}] += seconds;
+    // Every step runs the same nodes in the same order.
+    const bool again = at_ < spans_.size() && spans_[at_].pass == pass && spans_[at_].op == node.op;
+    Span& span = again ? spans_[at_] : spans_.emplace_back(Span{node.op, pass, 0});
+    span.seconds += seconds;
     nodes_ += seconds;
+    ++at_;
   }
 
   // Nothing where the backend does not tell of its operators.
   void report(Json& details) const {
     if (nodes_ == 0) return;
-    Json by_operator = Json::object();
-    for (const auto& [key, seconds] : seconds_)
-      by_operator[key.first + (key.second == Pass::forward ? " forward" : " backward")] = seconds / steps_;
+    std::map<std::string, double> by_operator;
+    for (const auto& [op, pass, seconds] : spans_)
+      by_operator[op + (pass == Pass::forward ? " forward" : " backward")] += seconds / steps_;
     details["breakdown"] = {{"step_s", whole_ / steps_},
                             {"nodes_s", nodes_ / steps_},
                             {"residual_share", 1 - nodes_ / whole_},
@@ -39,9 +47,15 @@ class Breakdown final : public StepObserver {
   }
 
  private:
+  struct Span {
+    std::string op;
+    Pass pass;
+    double seconds;
+  };
   int steps_ = 0;
+  size_t at_ = 0;
   double step_begin_ = 0, begin_ = 0, whole_ = 0, nodes_ = 0;
-  std::map<std::pair<std::string, Pass>, double> seconds_;
+  std::vector<Span> spans_;
 };
 
 class NetSession final : public Session {

@@ -77,6 +77,7 @@ class Pad final : public Selection {
             {{"shape", "2x3"}, {"pads", "3x7x0x5"}, {"outside", "reflect"}},
             {{"shape", "2x3x5"}, {"pads", "1x-1x2x0"}, {"axes", "-1x0"}, {"constant", true}},
             {{"shape", "4x6"}, {"pads", "-1x1x-2x1"}, {"outside", "reflect"}},
+            {{"shape", "4x6"}, {"pads", "2x-1x-1x3"}, {"outside", "wrap"}},
             {{"shape", "2x16x28x28"}}};
   }
 
@@ -94,7 +95,8 @@ class Pad final : public Selection {
           size < 0)
         throw Error("{} axis {} of size {} with pads of {} and {} has no size", place, axis, in[0].shape[axis],
                     before[axis], after[axis]);
-      if (mode_ != "constant" && in[0].shape[axis] == 0 && size > 0)
+      if (const auto [first, last] = left(in[0].shape[axis], before[axis], after[axis]);
+          mode_ != "constant" && first >= last && size > 0)
         throw Error("{} axis {} is empty: mode {} has nothing to copy", place, axis, mode_);
       sizes.push_back(size);
     }
@@ -108,9 +110,10 @@ class Pad final : public Selection {
     for (size_t axis = 0; axis < before.size(); ++axis) {
       Sources::check_length(output_shape(in)[axis]);
       auto& steps = from.steps.emplace_back();
+      const auto [first, last] = left(in[0].shape[axis], before[axis], after[axis]);
       for (Index i = -before[axis]; i < in[0].shape[axis] + after[axis]; ++i) {
-        const Index source = inside(mode_, i, in[0].shape[axis]);
-        steps.push_back(source == Sources::none ? Sources::none : source * strides[axis]);
+        const Index source = inside(mode_, i - first, last - first);
+        steps.push_back(source == Sources::none ? Sources::none : (first + source) * strides[axis]);
       }
     }
     return from;
@@ -122,6 +125,12 @@ class Pad final : public Selection {
   struct Pads {
     std::vector<Index> before, after;  // of every axis
   };
+
+  // What negative pads leave of an axis, from the first element to behind the last: the rest is no longer there to be
+  // wrapped to or reflected.
+  static std::pair<Index, Index> left(Index size, Index before, Index after) {
+    return {before < 0 ? -before : 0, after < 0 ? size + after : size};
+  }
 
   static Pads pads(SpecSpan in) {
     const Shape& x = in[0].shape;

@@ -156,11 +156,17 @@ Prepared pad(const Setup& setup) {
   std::vector<std::pair<int64_t, at::Tensor>> picks;
   for (size_t axis = 0; axis < setup.rank(); ++axis) {
     if (before[axis] == 0 && after[axis] == 0) continue;
-    const int64_t size = shape[axis], period = mode == "wrap" ? size : std::max<int64_t>(1, 2 * (size - 1));
+    // Negative pads remove elements; the others are made of what is left.
+    const int64_t first = std::max<int64_t>(-before[axis], 0);
+    const int64_t size = shape[axis] + std::min<int64_t>(after[axis], 0) - first;
+    const int64_t period = mode == "wrap" ? size : std::max<int64_t>(1, 2 * (size - 1));
     std::vector<int64_t> sources;
-    for (int64_t i = -before[axis]; i < size + after[axis]; ++i) {
+    for (int64_t i = -before[axis] - first; i < shape[axis] + after[axis] - first; ++i) {
       const int64_t phase = (i % period + period) % period;
-      sources.push_back(mode == "edge" ? std::clamp<int64_t>(i, 0, size - 1) : phase < size ? phase : period - phase);
+      const int64_t source = mode == "edge" ? std::clamp<int64_t>(i, 0, size - 1)
+                             : phase < size ? phase
+                                            : period - phase;
+      sources.push_back(first + source);
     }
     const d5::Tensor host = d5::Tensor::from<int64_t>({static_cast<Index>(sources.size())}, sources);
     picks.emplace_back(static_cast<int64_t>(axis), wrap(host).to(setup.device, at::kLong, false, true));

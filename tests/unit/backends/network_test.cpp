@@ -119,6 +119,7 @@ std::vector<Case> cases(bool training) {
   return {{"residual", small::residual(training), 600, false},
           {"lenet", small::lenet(), 2000, false},
           {"mobile", small::mobile(training), 300, false},
+          {"shortcut", small::shortcut(training), 200, false},
           {"encoder", small::encoder(), 100, false}};
 }
 
@@ -208,6 +209,28 @@ TEST_F(Networks, FusedStepsNameTheirMembers) {
   const auto trained = names(*backend->compile(small::residual(true), train, training()));
   EXPECT_THAT(trained, testing::Contains("BatchNormalization1+Relu2"));
   EXPECT_THAT(trained, testing::Contains("BatchNormalization8+Add9+Relu10"));
+}
+
+TEST_F(Networks, SliceAndPadWorkInTheOrderTheyMeet) {
+  ParameterSet parameters;
+  const auto run = open_backend("onednn")->compile(small::shortcut(true), parameters, training());
+  std::vector<std::string> conversions;
+  for (const auto& [name, kernel] : run->kernels())
+    if (name.find(" to ") != std::string::npos) conversions.push_back(name);
+  EXPECT_THAT(conversions, testing::ElementsAre("x to channels last", "Conv10.y (channels last) to row-major"));
+}
+
+// 1003 x 2111 weights are more than 8 MiB, and neither size fills whole registers or groups of rows.
+TEST_F(Networks, OneSampleTimesLargeWeightsAgreesWithTheReference) {
+  small::Builder b("wide");
+  const std::string x = b.input("x", {1, 2111}), h = b.relu(b.dense(x, 1003));
+  const Graph graph = b.finish({h, b.node("Gemm", {h, b.parameter("w", {2111, 1003})}, {{"transB", int64_t{1}}})});
+  ParameterSet parameters;
+  const auto kernels = open_backend("onednn")->compile(graph, parameters, {})->kernels();
+  for (const auto& [name, kernel] : kernels) EXPECT_THAT(kernel, testing::HasSubstr(" rows")) << name;
+  expect_close(run(graph, "onednn", {}).values, run(graph, "reference", {}).values, graph.nodes.size(), 2111, false);
+  expect_close(run(graph, "onednn", {}, true).values, run(graph, "reference", {}, true).values, graph.nodes.size(),
+               2111, true);
 }
 
 TEST_F(Networks, MemoryIsSharedAndKnownBefore) {

@@ -161,6 +161,22 @@ inline Graph mobile(bool training, Index batch = 2) {
   return b.finish({both, b.pool(both, 3, 1, "AveragePool")});
 }
 
+// A shortcut without parameters: every other pixel, from the last one on, and zero maps on both sides; then edges.
+inline Graph shortcut(bool training, Index batch = 2) {
+  Builder b("shortcut");
+  const auto integers = [&](const std::string& name, const std::vector<int64_t>& values) {
+    return b.constant(name, Tensor::from<int64_t>({static_cast<Index>(values.size())}, values));
+  };
+  std::string h = b.relu(b.norm(b.conv(b.input("x", {batch, 3, 9, 8}), 8, 3, 1, 1), training));
+  std::string y = b.norm(b.conv(h, 20, 3, 2, 1), training);
+  h = b.node("Slice", {h, integers("starts", {-1, 1}), integers("ends", {-100, 8}), integers("axes", {2, 3}),
+                       integers("steps", {-2, 2})});
+  h = b.node("Pad", {h, integers("maps", {0, 5, 0, 0, 0, 7, 0, 0})});
+  h = b.relu(b.add(y, h));
+  h = b.node("Pad", {h, integers("edges", {0, 0, 1, 2, 0, 0, 0, 1})}, {{"mode", std::string("edge")}});
+  return b.finish({b.conv(h, 16, 3)});
+}
+
 // One encoder block of a transformer, heads by Reshape and Transpose.
 inline Graph encoder(Index batch = 2, Index length = 5, Index width = 16, Index heads = 2) {
   Builder b("encoder");

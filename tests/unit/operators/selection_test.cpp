@@ -105,6 +105,9 @@ TEST(Pad, EveryMode) {
               {-0.5,  0.25, 1.5, -0.5,  0.25, 1.5,  -0.5, 0.25, -1,   -0.25, 1,    -1,
                -0.25, 1,    -1,  -0.25, -0.5, 0.25, 1.5,  -0.5, 0.25, 1.5,   -0.5, 0.25});
   expect_near(padded("constant", {1, 0, -1, 2}), {2, 5}, {0, 0, 0, 0, 0, -0.25, 1, -1, 0, 0});
+  // What was removed does not come back: numpy.pad of x[:, 1:], as ONNX Runtime has it.
+  expect_near(padded("wrap", {0, -1, 0, 2}), {2, 4}, {1, -1, 1, -1, 1.5, -0.5, 1.5, -0.5});
+  EXPECT_EQ(message_of([&] { padded("edge", {0, -3, 0, 1}); }), "[pad] axis 1 is empty: mode edge has nothing to copy");
   // A mirror between two mirrors: numpy reflects again and again.
   expect_near(padded("reflect", {0, 5, 0, 4}).slice(0, 1), {1, 12},
               {1, -0.25, 1, -1, 1, -0.25, 1, -1, 1, -0.25, 1, -1});

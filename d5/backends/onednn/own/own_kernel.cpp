@@ -85,7 +85,7 @@ void OwnKernel::prepare(KernelSetup& setup) {
     for (const TensorSpec& spec : setup.outputs) known_.push_back(spec.known);
     return;
   }
-  build(lying(setup));
+  build(knows_orders() ? setup : lying(setup));
   const auto prepare_all = [&](std::vector<Traversal>& walks) {
     for (Traversal& walk : walks) {
       walk.prepare();

@@ -34,6 +34,8 @@ class OwnKernel : public Kernel {
   virtual void run(Pass, const Buffers&);
   // Whether inputs may lie in any order of axes, the same for all of them and for the outputs.
   virtual bool follows_orders() const { return false; }
+  // Whether build() is given shapes as the network has them instead, and looks at the orders itself.
+  virtual bool knows_orders() const { return false; }
 
   Traversal& add_walk(Pass, const Shape& space);  // valid until the next one is added
   void need_scratch(size_t bytes) { scratch_bytes_ = std::max(scratch_bytes_, bytes); }

@@ -69,12 +69,31 @@ void collapse(Sources& from) {
   }
 }
 
+// The same choice among elements that lie in this order of axes.
+void lay(Sources& from, const Shape& shape, const AxisOrder& order) {
+  const auto strides = shape.strides(), dense = lying(shape, order).strides();
+  std::vector<std::vector<Index>> steps;
+  for (size_t i = 0; i < order.size(); ++i) {
+    auto& axis = steps.emplace_back(std::move(from.steps[order[i]]));
+    for (Index& step : axis)
+      if (step != Sources::none) step = step / strides[order[i]] * dense[i];
+  }
+  from.steps = std::move(steps);
+}
+
 class SelectionKernel final : public OwnKernel {
  public:
-  // In a network a Transpose is a view: axis j of the result is axis perm[j], wherever that lies.
+  // In a network a Transpose is a view: axis j of the result is axis perm[j], wherever that lies. Slice and Pad choose
+  // along every axis alone, in whatever order axes lie.
   void arrange(KernelSetup& setup) const override {
-    const auto perm = setup.node.attributes.integers("perm");
+    if (setup.node.op == "Slice" || setup.node.op == "Pad") {
+      const AxisOrder order = setup.input_orders[0];
+      Kernel::arrange(setup);
+      setup.input_orders[0] = setup.output_orders[0] = order;
+      return;
+    }
     if (setup.node.op != "Transpose") return OwnKernel::arrange(setup);
+    const auto perm = setup.node.attributes.integers("perm");
     const size_t rank = setup.inputs[0].shape.rank();
     AxisOrder seen;
     for (size_t i = 0; i < rank; ++i) {
@@ -100,6 +119,7 @@ class SelectionKernel final : public OwnKernel {
     return {};
   }
 
+  bool knows_orders() const override { return true; }
   void build(const KernelSetup& setup) override {
     filling_.reset();
     backward_reads_nothing();
@@ -107,6 +127,7 @@ class SelectionKernel final : public OwnKernel {
     for (size_t i = 1; i < specs.size(); ++i)
       if (is_filling(setup, i)) filling_ = i, specs[i] = TensorSpec::absent();
     Sources from = dynamic_cast<const Selection&>(setup.op).sources(specs);
+    if (const AxisOrder order = setup.output_order(0); !order.empty()) lay(from, setup.inputs[0].shape, order);
     type_ = setup.inputs[0].dtype;
     size_ = element_bytes(type_);
     elements_x_ = setup.inputs[0].elements();
