@@ -2,8 +2,9 @@
 // LayerNormalization, RMSNormalization, InstanceNormalization, GroupNormalization and, with channels first and the
 // statistics of the batch, BatchNormalization: rows of pieces of contiguous elements, each row normalised by its own
 // statistics (d5/operators/normalization.hpp and batch_normalization.cpp have the formulas). A row is read from memory
-// once and stays in the caches until it is written, past them and while the next one is read: reading alone or writing
-// alone would not keep memory busy. Scale and bias belong to the elements of a row, or to a piece of it (channels).
+// once and stays in the caches until it is written, past them; a channel of a batch while the next one is read, because
+// it may fill what a core has to itself. Scale and bias belong to the elements of a row, or to a piece of it
+// (channels).
 #include <algorithm>
 #include <cmath>
 
@@ -50,7 +51,8 @@ class NormalizationKernel final : public OwnKernel {
     parts_ = threads();
     streamed_ = exceeds_caches(3 * setup.inputs[0].bytes());
     const bool wide = x_.type == DType::f32 && y_.type == DType::f32;
-    writes_behind_ = streamed_ && wide && g_.length % line_elements == 0 && g_.piece % line_elements == 0;
+    // Where a row stays near, reading it and then writing it is faster.
+    writes_behind_ = streamed_ && of_batch_ && g_.piece % line_elements == 0;
     kept_.reset();
     if (std::ranges::any_of(wants_, [](bool wanted) { return wanted; }))
       kept_ = need_workspace(2 * sizeof(float) * static_cast<size_t>(g_.rows));
@@ -60,8 +62,7 @@ class NormalizationKernel final : public OwnKernel {
     bias_at_ = all.take_floats(g_.parameters);
     parts_at_ = all.bytes();
     ScratchPlan part = ScratchPlan::behind(all);
-    // Long rows with parameters of their own fill the caches alone.
-    group_rows_ = g_.of_elements || g_.length <= 8 * piece_elements ? most_rows : 1;
+    group_rows_ = g_.of_elements && g_.length > piece_elements ? most_rows : 1;  // short rows stay in the first cache
     room_at_ = part.take_floats(wide ? 0 : 2 * group_rows_ * g_.length);
     unwanted_at_ = part.take_floats(kept_ && !wants_[0] ? g_.length : 0);
     dscale_at_ = part.take_floats(wants_[1] ? g_.parameters : 0);
@@ -122,8 +123,7 @@ class NormalizationKernel final : public OwnKernel {
     return static_cast<char*>(b.scratch) + parts_at_ + part_bytes_ * static_cast<size_t>(part);
   }
 
-  // A group of rows that take turns, piece by piece, so that the parameters of a piece stay in the first cache, and
-  // nobody waits for the statistics of a single row.
+  // A group of rows that take turns, piece by piece, so that the parameters of a piece stay in the first cache.
   struct Group {
     Index start = 0, rows = 0;
     std::array<const float*, most_rows> x{}, dy{};
