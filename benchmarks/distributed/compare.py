@@ -8,6 +8,8 @@ Root is needed: the nodes are network namespaces (d5 cluster), the same ones for
 resnet-20: batch 32 a rank, 32 x 32 pixels; resnet-50: 25 M parameters, batch 8 a rank, 64 x 64 pixels. A round runs every contender
 once, in an order that turns from round to round; the figure of a run is the median time of its steps, input and loss included.
 Where nodes outnumber cores, all contenders share them: that is said, and measures contention beside communication.
+Horovod 0.28.1 builds against PyTorch 2.15 with CMAKE_CXX_STANDARD 20 in its CMake files, HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1
+HOROVOD_WITHOUT_MPI=1 and pip's --no-build-isolation.
 
 Printed: medians of samples/s, and the median of the rounds' ratios d5 / other with its 95 % interval by order statistics (six rounds
 give the first one). Exit status 3 where d5 is slower by the median.
