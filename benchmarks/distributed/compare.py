@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""d5 train --scheme dsgd against PyTorch DDP (gloo), and Horovod where it is installed, on an emulated cluster.
+"""d5 train --scheme dsgd against PyTorch DDP and Horovod (both with gloo) on an emulated cluster.
 
-    benchmarks/distributed/compare.py [--python PYTHON] [--nodes 2,4] [--networks resnet-20,resnet-50] [--rate 1gbit] [--rounds 6]
+    benchmarks/distributed/compare.py [--python PYTHON] [--peer ddp,horovod] [--nodes 2,4] [--networks resnet-20,resnet-50] [--rate 1gbit] [--rounds 6]
 
 Root is needed: the nodes are network namespaces (d5 cluster), the same ones for all contenders; one rank of one thread on each.
 resnet-20: batch 32 a rank, 32 x 32 pixels; resnet-50: 25 M parameters, batch 8 a rank, 64 x 64 pixels. A round runs every contender
 once, in an order that turns from round to round; the figure of a run is the median time of its steps, input and loss included.
 Where nodes outnumber cores, all contenders share them: that is said, and measures contention beside communication.
+Horovod 0.28.1 builds against PyTorch 2.15 with CMAKE_CXX_STANDARD 20 in its CMake files, HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_GLOO=1
+HOROVOD_WITHOUT_MPI=1 and pip's --no-build-isolation.
 
 Printed: medians of samples/s, and the median of the rounds' ratios d5 / other with its 95 % interval by order statistics (six rounds
 give the first one). Exit status 3 where d5 is slower by the median.
@@ -68,33 +70,22 @@ def by_d5(cluster, arguments, network, folder):
     return record["metrics"]["step_time"]["median"]
 
 
-def by_ddp(cluster, arguments, network, folder):
-    _, batch, steps, _ = CASES[network]
-    processes = []
-    for node in range(cluster.nodes):
-        environment = {**os.environ, "RANK": str(node), "WORLD_SIZE": str(cluster.nodes), "MASTER_ADDR": "10.77.0.1",
-                       "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
-        processes.append(cluster.start(node, [arguments.python, HERE / "ddp_loop.py", network, folder / "train.npz", "--batch", batch,
-                                              "--steps", steps], env=environment))
-    return json.loads(finished(processes, "DDP").splitlines()[-1])["step_s"]
-
-
-def by_horovod(cluster, arguments, network, folder):
-    _, batch, steps, _ = CASES[network]
-    hosts = ",".join(f"d5{NAME}{node}:1" for node in range(cluster.nodes))
-    out = finished([cluster.start(0, ["mpirun", "--bind-to", "none", "-H", hosts, "-n", cluster.nodes, arguments.python,
-                                      HERE / "ddp_loop.py", network, folder / "train.npz", "--batch", batch, "--steps", steps, "--with",
-                                      "horovod"], env={**os.environ, "OMP_NUM_THREADS": "1"})], "Horovod")
-    return json.loads(out.splitlines()[-1])["step_s"]
+def by_torch(peer):
+    def step_seconds(cluster, arguments, network, folder):
+        _, batch, steps, _ = CASES[network]
+        processes = []
+        for node in range(cluster.nodes):
+            environment = {**os.environ, "RANK": str(node), "WORLD_SIZE": str(cluster.nodes), "MASTER_ADDR": "10.77.0.1",
+                           "MASTER_PORT": str(PORT), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+            processes.append(cluster.start(node, [arguments.python, HERE / "ddp_loop.py", network, folder / "train.npz", "--batch", batch,
+                                                  "--steps", steps, "--with", peer], env=environment))
+        return json.loads(finished(processes, peer).splitlines()[-1])["step_s"]
+    return step_seconds
 
 
 def compare(arguments, network, nodes):
     pixels, batch, _, _ = CASES[network]
-    contenders = {"d5": by_d5, "ddp": by_ddp}
-    if subprocess.run([arguments.python, "-c", "import horovod.torch"], capture_output=True, check=False).returncode == 0:
-        contenders["horovod"] = by_horovod
-    else:
-        print("horovod: not installed for this Python, left out")
+    contenders = {"d5": by_d5, **{peer: by_torch(peer) for peer in arguments.peer.split(",")}}
     steps = {name: [] for name in contenders}
     with tempfile.TemporaryDirectory() as name, Cluster(arguments.d5, nodes, arguments.rate) as cluster:
         folder = Path(name)
@@ -121,6 +112,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--d5", default=str(HERE.parent.parent / "build/bin/d5"))
     parser.add_argument("--python", default=sys.executable, help="one that has PyTorch and NumPy")
+    parser.add_argument("--peer", default="ddp", help="ddp, horovod (Horovod 0.28 with gloo, for that Python), or both")
     parser.add_argument("--nodes", default="2,4")
     parser.add_argument("--networks", default="resnet-20,resnet-50")
     parser.add_argument("--rate", default="1gbit")
@@ -128,6 +120,12 @@ def main():
     parser.add_argument("--scheme", default="dsgd")
     parser.add_argument("--backend", default="onednn")
     arguments = parser.parse_args()
+    needed = {"ddp": "torch.distributed", "horovod": "horovod.torch"}
+    for peer in arguments.peer.split(","):
+        if peer not in needed:
+            parser.error(f"--peer {peer}; legal: {', '.join(needed)}")
+        if subprocess.run([arguments.python, "-c", f"import {needed[peer]}"], capture_output=True, check=False).returncode != 0:
+            parser.error(f"--peer {peer}: {arguments.python} cannot import {needed[peer]}")
     good = True
     for network in arguments.networks.split(","):
         for nodes in map(int, arguments.nodes.split(",")):

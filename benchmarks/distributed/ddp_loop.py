@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of a training by PyTorch's DistributedDataParallel (gloo), or by Horovod: what d5 train is held against.
 
-    RANK=0 WORLD_SIZE=2 MASTER_ADDR=... MASTER_PORT=... ddp_loop.py NETWORK TRAIN.npz [--batch 32] [--steps 60] [--with ddp|horovod]
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=... MASTER_PORT=... GLOO_SOCKET_IFNAME=... ddp_loop.py NETWORK TRAIN.npz [--batch 32] [--steps 60] [--with ddp|horovod]
 
 NETWORK is resnet-20 (as benchmarks/training/pytorch_loop.py has it) or resnet-50 (25 M parameters, stride in the 3x3 convolutions).
 TRAIN.npz holds `image`, u8 of samples x channels x height x width, and `label`; it lies in memory, and a step takes, normalises and
@@ -12,7 +12,9 @@ import argparse
 import importlib.util
 import json
 import os
+import socket
 import statistics
+import threading
 import time
 from pathlib import Path
 
@@ -62,6 +64,30 @@ def resnet20():
     return loop.ResNet20()
 
 
+def start_horovod():
+    """Horovod with gloo, from the variables that DDP takes: rank 0 has the server where ranks find each other."""
+    import horovod.torch as hvd
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+    rank, ranks, address, port = (os.environ[name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+    if rank == "0":
+        server = RendezvousHTTPServer(("", int(port)), RendezvousHandler, 0)
+        server.init(get_host_assignments(parse_hosts(",".join(f"node{r}:1" for r in range(int(ranks)))), int(ranks)))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    for _ in range(300):
+        try:
+            socket.create_connection((address, int(port)), timeout=10).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    os.environ.update({"HOROVOD_RANK": rank, "HOROVOD_SIZE": ranks, "HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "1",
+                       "HOROVOD_CROSS_RANK": rank, "HOROVOD_CROSS_SIZE": ranks, "HOROVOD_HOSTNAME": f"node{rank}",
+                       "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
+                       "HOROVOD_GLOO_RENDEZVOUS_PORT": port, "HOROVOD_GLOO_IFACE": os.environ["GLOO_SOCKET_IFNAME"]})
+    hvd.init()
+    return hvd
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("network", choices=["resnet-20", "resnet-50"])
@@ -73,15 +99,15 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     network = resnet20() if arguments.network == "resnet-20" else ResNet50()
-    network = network.to(memory_format=torch.channels_last)
+    if arguments.by == "ddp":  # Horovod takes contiguous gradients alone; activations are channels_last with both
+        network = network.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
     if arguments.by == "ddp":
         torch.distributed.init_process_group("gloo")
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
         model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True) if ranks > 1 else network
     else:
-        import horovod.torch as hvd
-        hvd.init()
+        hvd = start_horovod()
         rank, ranks, model = hvd.rank(), hvd.size(), network
         optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=network.named_parameters())
         hvd.broadcast_parameters(network.state_dict(), root_rank=0)
@@ -93,7 +119,7 @@ def main():
         begin = time.perf_counter()
         batch = torch.randint(0, len(labels), (arguments.batch,), generator=chosen)
         pixels = ((images[batch].float() / 255 - 0.5)).contiguous(memory_format=torch.channels_last)
-        optimizer.zero_grad(set_to_none=arguments.by == "horovod")
+        optimizer.zero_grad() if arguments.by == "horovod" else optimizer.zero_grad(set_to_none=False)  # DDP has views of its buckets
         loss = F.cross_entropy(model(pixels), labels[batch])
         loss.backward()
         optimizer.step()
@@ -102,8 +128,7 @@ def main():
     if rank == 0:
         print(json.dumps({"step_s": statistics.median(seconds[arguments.steps // 5:]), "ranks": ranks,
                           "parameters": sum(p.numel() for p in network.parameters())}))
-    if arguments.by == "ddp":
-        torch.distributed.destroy_process_group()
+    torch.distributed.destroy_process_group() if arguments.by == "ddp" else hvd.shutdown()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -27,14 +26,6 @@ namespace {
 constexpr std::string_view mark = "d5-train ";
 
 void tell(const Json& what) { std::cout << fmt::format("{}{}\n", mark, what.dump()) << std::flush; }
-
-std::vector<std::string> cluster_hosts() {
-  std::vector<std::string> hosts;
-  const char* const list = std::getenv("D5_CLUSTER_HOSTS");
-  std::istringstream parts(list ? list : "");
-  for (std::string host; std::getline(parts, host, ',');) hosts.push_back(host);
-  return hosts;
-}
 
 std::string text_of_file(const std::string& file) {
   std::ifstream in(file, std::ios::binary);

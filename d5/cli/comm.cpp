@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 comm: collectives by every algorithm, against the library's own and against what the network gives.
+#include <fmt/ranges.h>
+
 #include <charconv>
 #include <iostream>
 
@@ -145,9 +147,8 @@ std::vector<Record> measure(const CommFlags& flags, int ranks) {
 int run_comm(CommFlags flags) {
   if (flags.communicator.empty()) flags.communicator = default_communicator(flags.quiet);
   open_communicator(flags.communicator);
-  if (flags.hosts.empty())
-    if (const char* cluster = std::getenv("D5_CLUSTER_HOSTS"); cluster && flags.communicator == "mpi")
-      flags.hosts = cluster;
+  if (flags.hosts.empty() && flags.communicator == "mpi")
+    flags.hosts = fmt::format("{}", fmt::join(cluster_hosts(), ","));
   if (flags.launches < 1 || flags.rounds < 1 || !(flags.slice > 0) || !(flags.time_limit > 0))
     throw UsageError("[comm] --launches, --rounds, --slice and --time-limit are above 0");
   std::vector<int> ranks;

@@ -22,18 +22,23 @@ Buckets::Buckets(const ParameterSet& set, std::vector<Range> ranges)
 }
 
 std::vector<Buckets::Range> Buckets::of_size(const ParameterSet& set, double bytes) {
-  constexpr double most_buckets = 200;
-  const double whole = static_cast<double>(storage_bytes(set.compute_dtype(), set.elements()));
-  const double least = std::max(bytes, whole / most_buckets);
+  constexpr double most_buckets = 190, shorter = 8;
+  const auto bytes_of = [&](Index elements) {
+    return static_cast<double>(storage_bytes(set.compute_dtype(), elements));
+  };
+  const double usual = std::max(bytes, bytes_of(set.elements()) / most_buckets), shortest = usual / shorter;
+  // From the last one, of which backward hides nothing, to the first.
   std::vector<Range> ranges;
-  Index first = 0;
-  const auto& all = set.parameters();
-  for (size_t p = 0; p < all.size(); ++p) {
-    const Index end = p + 1 < all.size() ? all[p + 1].offset : set.elements();
-    if (p + 1 < all.size() && static_cast<double>(storage_bytes(set.compute_dtype(), end - first)) < least) continue;
+  double least = shortest;
+  Index end = set.elements();
+  for (size_t p = set.parameters().size(); p-- > 0;) {
+    const Index first = p > 0 ? set.parameters()[p].offset : 0;
+    if (p > 0 && (bytes_of(end - first) < least || bytes_of(first) < shortest)) continue;
     ranges.push_back({first, end - first});
-    first = end;
+    end = first;
+    least = std::min(2 * least, usual);
   }
+  std::ranges::reverse(ranges);
   return ranges;
 }
 

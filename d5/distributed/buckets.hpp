@@ -18,7 +18,8 @@ class Buckets {
   using Range = ParameterSet::Range;
 
   Buckets(const ParameterSet&, std::vector<Range>);  // they cover the arena, in order
-  // Whole parameters, at least so many bytes each; fewer than 200, so that requests never wait for a place.
+  // Whole parameters, at least so many bytes each; the last ones, for which a step waits, at least an eighth, a quarter
+  // and half of that. Fewer than 200, so that requests never wait for a place.
   static std::vector<Range> of_size(const ParameterSet&, double bytes);
 
   const std::vector<Range>& ranges() const { return ranges_; }

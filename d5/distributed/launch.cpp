@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 
 #include "d5/core/error.hpp"
 #include "d5/core/parallel.hpp"
@@ -60,6 +61,14 @@ std::vector<std::string> srun_command(int ranks, const LaunchOptions& options,
 }
 
 }  // namespace
+
+std::vector<std::string> cluster_hosts() {
+  std::vector<std::string> hosts;
+  const char* const list = std::getenv("D5_CLUSTER_HOSTS");
+  std::istringstream parts(list ? list : "");
+  for (std::string host; std::getline(parts, host, ',');) hosts.push_back(host);
+  return hosts;
+}
 
 std::string launcher_of(const LaunchOptions& options) {
   const char* const asked = std::getenv("D5_LAUNCHER");

@@ -14,6 +14,9 @@ struct LaunchOptions {
   bool elastic = false;                     // a rank that is lost does not end the others, where mpirun can do that
 };
 
+std::vector<std::string>
+cluster_hosts();  // of D5_CLUSTER_HOSTS, as `d5 cluster exec` sets it; none where it is not set
+
 // mpirun or srun: what D5_LAUNCHER says, else srun inside an allocation (SLURM_JOB_ID) where it is installed and no
 // hosts are named. UsageError where D5_LAUNCHER is neither.
 std::string launcher_of(const LaunchOptions&);

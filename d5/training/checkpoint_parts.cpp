@@ -115,8 +115,8 @@ void join(const std::string& file, Checkpoint& saved, const std::string& id, int
 
 }  // namespace
 
-void write_parts(const std::string& file, const std::string& about, const NamedTensors& tensors,
-                 const CheckpointRanks& ranks) {
+std::string write_parts(const std::string& file, const std::string& about, const NamedTensors& tensors,
+                        const CheckpointRanks& ranks) {
   // A name of its own for every attempt, so that none overwrites a part that FILE needs.
   const auto moment = std::chrono::system_clock::now().time_since_epoch().count();
   std::vector<uint64_t> hashes{stream_of(fmt::format("{} {}", moment, getpid()))};
@@ -148,9 +148,9 @@ void write_parts(const std::string& file, const std::string& about, const NamedT
   ranks.sum({failed.data(), 1});
   const auto first = std::ranges::find_if(failed, [](double f) { return f != 0; });
   if (ranks.rank == 0) remove_parts(file, id, first == failed.end());
-  if (first == failed.end()) return;
-  if (why.empty()) why = fmt::format("[checkpoint] rank {} cannot write its part", first - failed.begin());
-  throw Error("{}", why);
+  if (first != failed.end() && why.empty())
+    why = fmt::format("[checkpoint] rank {} cannot write its part", first - failed.begin());
+  return why;
 }
 
 void read_parts(const std::string& file, Checkpoint& saved, int rank, int ranks) {

@@ -16,9 +16,9 @@ struct CheckpointRanks {
   std::function<void(std::span<double>)> sum;  // each number becomes its sum over all ranks
 };
 
-// By all ranks at once, with sections of the same names. Error, on all of them, where a rank cannot write its part;
-// what was there stays.
-void write_parts(const std::string& file, const std::string& about, const NamedTensors&, const CheckpointRanks&);
+// By all ranks at once, with sections of the same names. Empty: it is written; else, on all of them, why not: what was
+// there stays.
+std::string write_parts(const std::string& file, const std::string& about, const NamedTensors&, const CheckpointRanks&);
 
 // `saved` is what FILE holds; it becomes what `rank` of `ranks` goes on with. As many ranks as wrote it: each has its
 // own again. Another number: the sections in which ranks differed become their means, and `summed_section` is rank 0's

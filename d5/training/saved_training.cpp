@@ -102,15 +102,18 @@ void save_training(const TrainingSettings& settings, const SavedPosition& at, ui
   const double begin = now_seconds();
   if (!result.step_seconds.empty()) tensors.emplace_back("seconds of steps", as_section(result.step_seconds));
   const std::string text = about(settings, at, layout_hash, result);
-  try {
-    if (settings.ranks > 1)
-      write_parts(settings.checkpoint.file, text, tensors, {settings.rank, settings.ranks, sum});
-    else
+  std::string why_not;
+  if (settings.ranks > 1) {
+    why_not = write_parts(settings.checkpoint.file, text, tensors, {settings.rank, settings.ranks, sum});
+  } else {
+    try {
       write_checkpoint(settings.checkpoint.file, text, tensors);
-  } catch (const Error& error) {
-    const std::string warning = fmt::format("step {}: {}; the last good one stays", at.step, error.what());
-    if (result.warnings.size() < 20) result.warnings.push_back(warning);
+    } catch (const Error& error) {
+      why_not = error.what();
+    }
   }
+  if (!why_not.empty() && result.warnings.size() < 20)
+    result.warnings.push_back(fmt::format("step {}: {}; the last good one stays", at.step, why_not));
   result.checkpoint_seconds += now_seconds() - begin;
 }
 

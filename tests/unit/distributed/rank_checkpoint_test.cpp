@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 
@@ -203,6 +204,22 @@ TEST(RankCheckpoints, WhereOneCannotBeWrittenTheLastGoodOneStays) {
   std::filesystem::remove(settings.checkpoint.file + ".part");
   settings.events.clear();
   EXPECT_EQ(train(settings, on).results[0].resumed_at, 3);
+}
+
+TEST(RankCheckpoints, ARankThatIsLostMeanwhileEndsTheOthers) {
+  class Ended final : public TrainingEvents {
+   public:
+    void after(TrainingEvent event, const TrainingView&) override {
+      saved = saved || event == TrainingEvent::checkpoint;
+    }
+    std::atomic<bool> saved{false};
+  };
+  const Folder folder("meanwhile");
+  TrainingSettings settings = saved_every(3, folder.file("a.d5c"));
+  Ended ended;
+  settings.events.push_back(&ended);
+  expect_broken_off(settings, {.ranks = 2, .scheme = "dsgd"}, {1, TrainingEvent::checkpoint, 3});
+  EXPECT_FALSE(ended.saved);  // rank 0 must not take it for a file that cannot be written, and go on
 }
 
 // Ranks may be more or fewer than before. With equal ranks, dsgd takes the same batches of all ranks whatever their

@@ -190,6 +190,20 @@ TEST(Buckets, CoverTheArenaWhateverTheirSize) {
   }
 }
 
+TEST(Buckets, TheLastOnesAreShort) {
+  const auto lengths = [](int parameters, double bytes) {
+    ParameterSet set;
+    for (int p = 0; p < parameters; ++p) set.add({.name = fmt::format("p{}", p), .spec = {DType::f32, {64}}});
+    set.freeze();
+    std::vector<Index> each;
+    for (const ParameterSet::Range& range : Buckets::of_size(set, bytes)) each.push_back(range.count / 64);
+    return each;
+  };
+  EXPECT_THAT(lengths(64, 16 * 256), ElementsAre(2, 16, 16, 16, 8, 4, 2));
+  EXPECT_THAT(lengths(63, 16 * 256), ElementsAre(17, 16, 16, 8, 4, 2));  // one alone would be latency
+  EXPECT_LT(lengths(1000, 0).size(), 200u);
+}
+
 TEST(Buckets, AnErrorWithinBackwardComesOutOfFinish) {
   const ParameterSet set = three_parameters();
   Buckets buckets(set, {set.all()});
