@@ -223,7 +223,7 @@ class TorchLoop final : public DeviceLoop {
     rows_ = rows.to(device_);
     inside_ = inside.to(device_);
     lengths_ = at::from_blob(lengths.data(), {static_cast<int64_t>(lengths.size())}, at::kLong).clone().to(device_);
-    for (Number& number : numbers_) number.value = {};
+    for (Number& number : numbers_) number.value = at::Tensor();
   }
 
   void set_number(size_t n, std::span<const Piece> pieces) {
