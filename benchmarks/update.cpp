@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The update alone, at the size of a network: d5's formulas against what memory streams at and against LibTorch's own
 // optimizers, fused and not. All of them take turns in every round; a share and a ratio are of one round, and their
-// medians are printed with intervals. Bytes are compulsory ones: what the rule reads and writes once.
+// medians are printed with intervals. Bytes are compulsory ones: what the rule reads and writes once, and once more
+// what norms read of parameters that a core's own cache does not hold until their norm is known. A cache that cores
+// share is not counted on; where it helps, a share may exceed 1.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
@@ -9,6 +11,7 @@
 #include "d5/backends/backend.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/core/rng.hpp"
+#include "d5/measure/cache.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/quantile.hpp"
 #include "d5/measure/roofline.hpp"
@@ -26,14 +29,37 @@ struct Plan {
   double share = 0;
 };
 
-// What a rule reads and writes of an element, in numbers: parameter, gradient, states; parameter and states.
+// What a rule reads and writes of an element, in numbers: parameter, gradient, states; parameter and states; what norms
+// read.
 struct Traffic {
-  double read, written;
+  double read, written, norms = 0;
 };
 Traffic traffic(const std::string& rule) {
   if (rule == "sgd") return {2, 1};
+  if (rule == "lars") return {3, 2, 2};
+  if (rule == "lamb") return {4, 3, 4};
   const bool two_states = rule.starts_with("ada") && rule != "adagrad";
-  return two_states || rule == "lamb" ? Traffic{4, 3} : Traffic{3, 2};
+  return two_states ? Traffic{4, 3} : Traffic{3, 2};
+}
+
+struct Bytes {
+  double read = 0, written = 0;
+};
+// In 16 bits the gradient is half as long and the parameter is written twice.
+Bytes compulsory(const std::string& rule, const ParameterSet& set) {
+  const Traffic numbers = traffic(rule);
+  const double narrow = set.compute_dtype() == DType::f32 ? 0 : 2;
+  double own_cache = 0;
+  for (const CacheLevel& cache : cache_levels())
+    if (cache.level == 2) own_cache = static_cast<double>(cache.bytes);
+  Bytes bytes;
+  for (const ParameterSet::Parameter& p : set.parameters()) {
+    const auto elements = static_cast<double>(p.padded_elements);
+    const double for_norms = numbers.norms > 0 ? elements * (numbers.norms * 4 - narrow) : 0;
+    bytes.read += elements * (numbers.read * 4 - narrow) + (for_norms > own_cache ? for_norms : 0);
+    bytes.written += elements * (numbers.written * 4 + narrow);
+  }
+  return bytes;
 }
 
 // LibTorch's optimizer of the same rule, fused where it has such a kernel.
@@ -90,7 +116,6 @@ std::string with_interval(std::vector<double> values) {
 }
 
 bool measure(const Plan& plan, const std::string& rule, Probe& probe) {
-  const bool f32 = plan.dtype == "f32";
   std::vector<Contender> all;
   const auto enter = [&](const OptimizerSettings& settings) {
     auto set = parameters(plan);
@@ -100,13 +125,10 @@ bool measure(const Plan& plan, const std::string& rule, Probe& probe) {
     all.push_back({settings.name + note, std::move(set), std::move(optimizer)});
   };
   enter({rule, {}});
-  if (f32 && find_registered<optimizers>("torch:sgd"))
+  if (plan.dtype == "f32" && find_registered<optimizers>("torch:sgd"))
     for (const OptimizerSettings& native : natives(rule)) enter(native);
   const auto elements = static_cast<double>(all[0].set->elements());
-  const Traffic numbers = traffic(rule);
-  // In 16 bits the gradient is half as long and the parameter is written twice.
-  const double read = elements * (f32 ? numbers.read * 4 : numbers.read * 4 - 2);
-  const double written = elements * (f32 ? numbers.written * 4 : numbers.written * 4 + 2);
+  const auto [read, written] = compulsory(rule, *all[0].set);
   const double bytes = read + written;
 
   std::vector<double> shares, streamed;

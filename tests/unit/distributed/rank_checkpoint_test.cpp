@@ -100,7 +100,7 @@ TEST(RankCheckpoints, ABucketSizeThatWasChosenByTryingStays) {
    public:
     Copies(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
     void after(TrainingEvent event, const TrainingView& view) override {
-      if (event == TrainingEvent::checkpoint && view.rank == 0 && view.step == 16)
+      if (event == TrainingEvent::checkpoint && view.rank == 0 && view.step == 28)
         std::filesystem::copy(from_, to_, std::filesystem::copy_options::recursive);
     }
 
@@ -109,15 +109,15 @@ TEST(RankCheckpoints, ABucketSizeThatWasChosenByTryingStays) {
   };
   const Folder folder("chosen"), copied("chosen-copy");
   TrainingSettings settings = saved_every(0, folder.file("a.d5c"));
-  settings.stop.epochs = 6;  // 24 steps; two sizes are tried for six steps each
-  Copies copies(folder.file(""), copied.file("16"));
+  settings.stop.epochs = 10;  // 40 steps; a few sizes are tried for six steps each
+  Copies copies(folder.file(""), copied.file("28"));
   settings.events.push_back(&copies);
   const On on{.ranks = 4, .values = {{"bucket_mb", -1.0}, {"algorithm", std::string("ring")}}};
   const Trained whole = train(settings, on);
   settings.events.clear();
-  settings.checkpoint.file = copied.file("16/a.d5c");
+  settings.checkpoint.file = copied.file("28/a.d5c");
   const Trained resumed = train(settings, on);
-  EXPECT_EQ(resumed.results[0].resumed_at, 16);
+  EXPECT_EQ(resumed.results[0].resumed_at, 28);
   EXPECT_EQ(resumed.number("bucket_mb"), whole.number("bucket_mb"));
   EXPECT_EQ(resumed.weights, whole.weights);
 }
