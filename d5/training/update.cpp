@@ -19,40 +19,53 @@ namespace {
 using Op = Formula::Op;
 using Extent = Formula::Extent;
 
-constexpr Index line = 16;            // elements of a cache line: threads share none
-constexpr Index chunk = 2048;         // elements of one sum of squares, and of what is converted at a time
-constexpr Index thread_lines = 1024;  // a thread's least share
+constexpr Index line = 16;     // elements of a cache line: threads share none
+constexpr Index chunk = 2048;  // elements of one sum of squares
+constexpr Index block = 512;   // of what is computed before something else is done with it: memory goes on meanwhile
+constexpr Index stretch = 1 << 15;     // after norms a parameter is updated from its end: these are still near
+constexpr Index near_bytes = 1 << 19;  // of parameters that a thread updates while what their norms read is near
+constexpr Index thread_lines = 1024;   // a thread's least share
 
 // In an order that no instruction set changes; products of two floats are exact in double. The loop is compiled once
 // for each: of norms it is the larger part.
 using Floats [[gnu::vector_size(32)]] = float;
 using Doubles [[gnu::vector_size(64)]] = double;
-[[gnu::always_inline]] inline double squares(const float* x, Index n) {
-  Doubles sums[4] = {};  // a sum waits for itself
-  Index i = 0;
-  for (; i + 32 <= n; i += 32)
+constexpr Index square_step = 32;
+struct Squares {
+  double sums[4][8] = {};  // a sum waits for itself
+};
+[[gnu::always_inline]] inline void add_each(Squares& squares, const float* x, Index n) {
+  Doubles now[4];
+  std::memcpy(now, squares.sums, sizeof now);
+  for (Index i = 0; i < n; i += square_step)
     for (Index k = 0; k < 4; ++k) {
       Floats part;
       std::memcpy(&part, x + i + 8 * k, sizeof part);
       const Doubles v = __builtin_convertvector(part, Doubles);
-      sums[k] += v * v;
+      now[k] += v * v;
     }
-  Doubles all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  for (; i < n; ++i) all[i % 8] += static_cast<double>(x[i]) * x[i];
-  return ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]));
+  std::memcpy(squares.sums, now, sizeof now);
 }
-double plain_squares(const float* x, Index n) { return squares(x, n); }
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) double avx2_squares(const float* x, Index n) { return squares(x, n); }
-__attribute__((target("avx512f"))) double avx512_squares(const float* x, Index n) { return squares(x, n); }
+__attribute__((target("avx2"))) void add_avx2(Squares& s, const float* x, Index n) { add_each(s, x, n); }
+__attribute__((target("avx512f"))) void add_avx512(Squares& s, const float* x, Index n) { add_each(s, x, n); }
 #endif
-double sum_of_squares(const float* x, Index n) {
+// n: a multiple of square_step.
+void add_squares(Squares& squares, const float* x, Index n) {
 #if defined(__x86_64__)
   static const Instructions best = best_instructions();
-  if (best == Instructions::avx512) return avx512_squares(x, n);
-  if (best == Instructions::avx2) return avx2_squares(x, n);
+  if (best == Instructions::avx512) return add_avx512(squares, x, n);
+  if (best == Instructions::avx2) return add_avx2(squares, x, n);
 #endif
-  return plain_squares(x, n);
+  add_each(squares, x, n);
+}
+// With the last few elements, fewer than square_step.
+double total(const Squares& squares, const float* rest, Index n) {
+  const auto& sums = squares.sums;
+  double all[8];
+  for (Index i = 0; i < 8; ++i) all[i] = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
+  for (Index i = 0; i < n; ++i) all[i % 8] += static_cast<double>(rest[i]) * rest[i];
+  return ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]));
 }
 
 size_t at(int i) { return static_cast<size_t>(i); }
@@ -86,9 +99,10 @@ Tensor UpdateState::find_or_make(const Formula::Slot& slot) {
 
 struct Update::Scratch {
   explicit Scratch(const Pass& pass, bool widened)
-      : streams(at(pass.program.streams)), gradient(widened ? chunk : 0), results(pass.norms.size() * chunk) {}
+      : streams(at(pass.program.streams)), gradient(widened ? block : 0), results(pass.norms.size() * block) {}
   std::vector<float*> streams;
   std::vector<float> gradient, results;
+  float* result(size_t norm) { return results.data() + norm * static_cast<size_t>(block); }
 };
 
 Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, const PerParameter& per_parameter,
@@ -101,6 +115,10 @@ Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, co
                                 name(set.compute_dtype()), masters.memory().device()));
   // Streams: the parameter, its gradient, then states.
   streams_ = {static_cast<float*>(masters.data()), narrowed ? nullptr : static_cast<float*>(gradients.data())};
+  if (narrowed) {
+    narrow_gradients_ = static_cast<std::byte*>(gradients.data());
+    narrow_computes_ = static_cast<std::byte*>(set.computes(set.all()).data());
+  }
   const auto bind = [&](Pass& pass) {
     if (on_host)
       pass.loop = make(pass.program);
@@ -200,7 +218,7 @@ double Update::value(int node, size_t parameter) const {
 }
 
 // What is known so far: norms of passes to come are still of the last step, and nobody reads them before.
-void Update::evaluate_uniforms(const std::vector<Piece>& pieces) {
+void Update::evaluate_uniforms(Pieces pieces) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Formula::Node& node = nodes_[i];
     if (node.extent == Extent::element || node.op == Op::norm || node.op == Op::global_norm) continue;
@@ -222,35 +240,37 @@ void Update::evaluate_uniforms(const std::vector<Piece>& pieces) {
   }
 }
 
-std::vector<float> Update::table(const Pass& pass, const std::vector<Piece>& pieces) const {
+std::vector<float> Update::table(const Pass& pass, Pieces pieces) const {
   std::vector<float> numbers;
   for (const Piece& piece : pieces)
     for (const int node : pass.program.numbers) numbers.push_back(static_cast<float>(value(node, piece.parameter)));
   return numbers;
 }
 
-void Update::run_blocks(const Pass& pass, const Piece& piece, const float* numbers, Scratch& scratch) const {
+// done(elements) after each part: of norms the scratch has the results.
+template <class Done>
+void Update::run_blocks(const Pass& pass, const Piece& piece, const float* numbers, Scratch& scratch, Done done) const {
   const DType type = set_->compute_dtype();
   const ParameterSet::Parameter& parameter = set_->parameters()[piece.parameter];
-  const Index most = streams_[1] ? piece.count : chunk;
-  for (Index done = 0; done < piece.count; done += most) {
-    const Index first = piece.first + done, count = std::min(most, piece.count - done);
+  const Index most = streams_[1] && pass.norms.empty() ? piece.count : block;
+  for (size_t i = 0; i < pass.norms.size(); ++i) scratch.streams[streams_.size() + i] = scratch.result(i);
+  for (Index before = 0; before < piece.count; before += most) {
+    const Index first = piece.first + before, count = std::min(most, piece.count - before);
     for (size_t i = 0; i < streams_.size(); ++i)
       scratch.streams[i] = streams_[i] ? streams_[i] + (i < 2 ? first : first - part_.first) : nullptr;
-    for (size_t i = 0; i < pass.norms.size(); ++i)
-      scratch.streams[streams_.size() + i] = scratch.results.data() + static_cast<Index>(i) * chunk;
     if (!streams_[1]) {
       scratch.streams[1] = scratch.gradient.data();
-      widen(type, set_->gradients({first, count}).data(), scratch.gradient.data(), count);
+      widen(type, narrow_gradients_ + storage_bytes(type, first), scratch.gradient.data(), count);
     }
     pass.loop->run(scratch.streams.data(), numbers, count);
     if (!streams_[1] && pass.norms.empty() && parameter.spec.dtype != DType::f32)
-      narrow(streams_[0] + first, type, set_->computes({first, count}).data(), count);
+      narrow(streams_[0] + first, type, narrow_computes_ + storage_bytes(type, first), count);
+    done(count);
   }
 }
 
 // Sums of squares, [piece x norms + norm].
-std::vector<double> Update::squares_on_host(const Pass& pass, const std::vector<Piece>& pieces) const {
+std::vector<double> Update::squares_on_host(const Pass& pass, Pieces pieces) const {
   std::vector<Piece> chunks;
   std::vector<size_t> piece_of;
   for (size_t i = 0; i < pieces.size(); ++i)
@@ -265,11 +285,15 @@ std::vector<double> Update::squares_on_host(const Pass& pass, const std::vector<
   parallel_for(static_cast<Index>(chunks.size()), thread_lines * line / chunk, [&](Index first, Index last) {
     const FloatingMode::Held held(mode);
     Scratch scratch(pass, !streams_[1]);
+    std::vector<Squares> squares(results);
     for (auto c = static_cast<size_t>(first); c < static_cast<size_t>(last); ++c) {
-      run_blocks(pass, chunks[c], numbers.data() + piece_of[c] * pass.program.numbers.size(), scratch);
+      std::ranges::fill(squares, Squares{});
+      run_blocks(pass, chunks[c], numbers.data() + piece_of[c] * pass.program.numbers.size(), scratch, [&](Index n) {
+        for (size_t r = 0; r < results; ++r) add_squares(squares[r], scratch.result(r), n / square_step * square_step);
+      });
+      const Index rest = chunks[c].count % square_step, in_block = (chunks[c].count - 1) % block + 1;
       for (size_t r = 0; r < results; ++r)
-        sums[c * results + r] =
-            sum_of_squares(scratch.results.data() + r * static_cast<size_t>(chunk), chunks[c].count);
+        sums[c * results + r] = total(squares[r], scratch.result(r) + (in_block - rest), rest);
     }
   });
   std::vector<double> squares(pieces.size() * results);
@@ -280,7 +304,7 @@ std::vector<double> Update::squares_on_host(const Pass& pass, const std::vector<
 
 // Calls the loop of the device with the pieces and their numbers.
 template <class Call>
-auto Update::on_device(const Pass& pass, const std::vector<Piece>& pieces, Call call) const {
+auto Update::on_device(const Pass& pass, Pieces pieces, Call call) const {
   const std::vector<float> numbers = table(pass, pieces);
   std::vector<DeviceLoop::Piece> parts;
   for (size_t i = 0; i < pieces.size(); ++i)
@@ -288,7 +312,7 @@ auto Update::on_device(const Pass& pass, const std::vector<Piece>& pieces, Call 
   return call(*pass.device, std::span<float* const>(streams_), std::span<const DeviceLoop::Piece>(parts));
 }
 
-void Update::sum_norms(const Pass& pass, const std::vector<Piece>& pieces) {
+void Update::sum_norms(const Pass& pass, Pieces pieces) {
   const std::vector<double> squares =
       pass.device ? on_device(pass, pieces, [](auto& loop, auto... with) { return loop.sums_of_squares(with...); })
                   : squares_on_host(pass, pieces);
@@ -304,34 +328,53 @@ void Update::sum_norms(const Pass& pass, const std::vector<Piece>& pieces) {
   }
 }
 
-void Update::store(ParameterSet::Range range, const std::vector<Piece>& pieces) {
+void Update::store(Pieces pieces) {
+  if (pieces.empty()) return;
   if (last_.device) return on_device(last_, pieces, [](auto& loop, auto... with) { loop.run(with...); });
   const std::vector<float> numbers = table(last_, pieces);
-  const Index first_line = range.first / line, lines = (range.first + range.count + line - 1) / line - first_line;
+  const auto ends = [](const Piece& piece) { return piece.first + piece.count; };
+  const Index first_line = pieces.front().first / line, lines = (ends(pieces.back()) + line - 1) / line - first_line;
   const FloatingMode mode;
   parallel_for(lines, thread_lines, [&](Index begin, Index end) {
     const FloatingMode::Held held(mode);
     Scratch scratch(last_, !streams_[1]);
     const Index from = (first_line + begin) * line, to = (first_line + end) * line;
-    const auto ends = [](const Piece& piece) { return piece.first + piece.count; };
     for (auto piece = std::ranges::upper_bound(pieces, from, {}, ends); piece != pieces.end() && piece->first < to;
          ++piece) {
       const Index first = std::max(from, piece->first), count = std::min(to, ends(*piece)) - first;
-      const auto index = static_cast<size_t>(piece - pieces.begin());
-      run_blocks(last_, {piece->parameter, first, count}, numbers.data() + index * last_.program.numbers.size(),
-                 scratch);
+      const float* const row =
+          numbers.data() + static_cast<size_t>(piece - pieces.begin()) * last_.program.numbers.size();
+      const Index most = norm_passes_.empty() ? count : stretch;
+      for (Index left = count; left > 0; left -= std::min(left, most)) {
+        const Index now = std::min(left, most);
+        run_blocks(last_, {piece->parameter, first + left - now, now}, row, scratch, [](Index) {});
+      }
     }
   });
 }
 
+// How many of the first pieces are updated together: what norms read stays near until the update reads it again.
+size_t Update::group(Pieces pieces) const {
+  if (norm_passes_.empty() || needs_all_ || last_.device || pieces.empty()) return pieces.size();
+  const Index most = near_bytes / static_cast<Index>(streams_.size() * sizeof(float)) * threads();
+  Index elements = 0;
+  const auto full = std::ranges::find_if(pieces, [&](const Piece& piece) { return (elements += piece.count) > most; });
+  return std::max<size_t>(1, static_cast<size_t>(full - pieces.begin()));
+}
+
 void Update::run(ParameterSet::Range range) {
-  const std::vector<Piece> parts = pieces(range);
-  evaluate_uniforms(parts);
-  for (const Pass& pass : norm_passes_) {
-    sum_norms(pass, parts);
+  const std::vector<Piece> all = pieces(range);
+  Pieces left = all;
+  do {
+    const Pieces parts = left.first(group(left));
     evaluate_uniforms(parts);
-  }
-  if (assigns()) store(range, parts);
+    for (const Pass& pass : norm_passes_) {
+      sum_norms(pass, parts);
+      evaluate_uniforms(parts);
+    }
+    if (assigns()) store(parts);
+    left = left.subspan(parts.size());
+  } while (!left.empty());
   for (const ScalarState& state : scalar_states_)
     if (state.node >= 0) state.values.values<double>()[0] = all_[at(state.node)];
   set_->touch();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A formula bound to a parameter set and run over a part of its arena: one pass over memory, and before it one for
-// norms, where there are any (one more for norms of what depends on norms). Threads take parts of the arena; every
+// norms, where there are any (one more for norms of what depends on norms); a few parameters at a time, so that the
+// small ones are still in the cache when they are updated. Threads take parts of the arena; every
 // element is computed alone and sums are made of fixed chunks, so that neither threads nor ranges change a bit. The
 // rounding and denormal mode of the calling thread holds in all of them. In 16 bits the gradient is widened on the way
 // in, and the parameter is written to both regions. Parameters that are not trainable stay as they are. On a device
@@ -8,8 +9,10 @@
 // make the host wait.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,17 +70,20 @@ class Update {
     size_t parameter;
     Index first, count;
   };
+  using Pieces = std::span<const Piece>;
   struct Scratch;
   std::vector<Piece> pieces(ParameterSet::Range) const;
   double value(int node, size_t parameter) const;
-  void evaluate_uniforms(const std::vector<Piece>&);
-  std::vector<float> table(const Pass&, const std::vector<Piece>&) const;
-  void run_blocks(const Pass&, const Piece&, const float* numbers, Scratch&) const;
-  std::vector<double> squares_on_host(const Pass&, const std::vector<Piece>&) const;
+  void evaluate_uniforms(Pieces);
+  std::vector<float> table(const Pass&, Pieces) const;
+  template <class Done>
+  void run_blocks(const Pass&, const Piece&, const float* numbers, Scratch&, Done) const;
+  std::vector<double> squares_on_host(const Pass&, Pieces) const;
   template <class Call>
-  auto on_device(const Pass&, const std::vector<Piece>&, Call) const;
-  void sum_norms(const Pass&, const std::vector<Piece>&);
-  void store(ParameterSet::Range, const std::vector<Piece>&);
+  auto on_device(const Pass&, Pieces, Call) const;
+  void sum_norms(const Pass&, Pieces);
+  void store(Pieces);
+  size_t group(Pieces) const;
 
   ParameterSet* set_;
   std::vector<Formula::Node> nodes_;
@@ -88,12 +94,13 @@ class Update {
     Tensor values;
     int node;  // what is assigned
   };
-  std::vector<ScalarState> scalar_states_;          // by slot
-  std::vector<std::vector<double>> per_parameter_;  // by name, then by parameter
-  std::vector<double> all_;                         // by node: numbers that are one in all
-  std::vector<std::vector<double>> each_;           // by node: numbers that are one a parameter
-  std::vector<float*> streams_;                     // parameter, gradient (null in 16 bits), states
-  ParameterSet::Range part_;                        // that states are of
+  std::vector<ScalarState> scalar_states_;                              // by slot
+  std::vector<std::vector<double>> per_parameter_;                      // by name, then by parameter
+  std::vector<double> all_;                                             // by node: numbers that are one in all
+  std::vector<std::vector<double>> each_;                               // by node: numbers that are one a parameter
+  std::vector<float*> streams_;                                         // parameter, gradient (null in 16 bits), states
+  std::byte *narrow_gradients_ = nullptr, *narrow_computes_ = nullptr;  // in 16 bits
+  ParameterSet::Range part_;                                            // that states are of
   std::vector<Pass> norm_passes_;
   Pass last_;
   bool uses_norms_ = false, needs_all_ = false;

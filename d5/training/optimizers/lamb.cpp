@@ -28,7 +28,8 @@ class Lamb final : public UpdateRule {
     const auto rate = f.scalar("learning_rate"), t = f.scalar("step"), decay = f.per_parameter("weight_decay");
     m = beta1_ * m + (1 - beta1_) * g;
     v = beta2_ * v + (1 - beta2_) * square(g);
-    const auto r = (m / (1 - pow(beta1_, t))) / (sqrt(v / (1 - pow(beta2_, t))) + epsilon_) + decay * p;
+    const auto mean = 1 / (1 - pow(beta1_, t)), mean_square = 1 / (1 - pow(beta2_, t));
+    const auto r = mean * m / (sqrt(mean_square * v) + epsilon_) + decay * p;
     const auto size = f.norm(p), step = f.norm(r), adapted = 1 - f.per_parameter("excluded");
     p -= rate * where_positive(adapted * size * step, size / step, 1.0) * r;
   }
