@@ -88,8 +88,11 @@ sys.exit(not (version >= (2, 9) and os.path.exists(os.path.join(found.submodule_
 ' 2>/dev/null
 }
 
+# For the Python that the tests take: the system's, where there is one.
 has_jsonschema() {
-  python3 -c 'import jsonschema' 2>/dev/null || /usr/bin/python3 -c 'import jsonschema' 2>/dev/null
+  local python=/usr/bin/python3
+  [[ -x $python ]] || python=python3
+  "$python" -c 'import jsonschema' 2>/dev/null
 }
 
 has_venv() { python3 -c 'import venv, ensurepip' 2>/dev/null; }

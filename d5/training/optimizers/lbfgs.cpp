@@ -92,9 +92,9 @@ class Lbfgs final : public Optimizer {
     if (iterations_ < 1 || history_ < 1)
       throw UsageError("[lbfgs] iterations is {} and history {}; at least 1 is wanted", iterations_, history_);
     if (evaluations_ <= 0) evaluations_ = iterations_ * 5 / 4;
-    if (const Memory& memory = set.masters({0, 0}).memory(); !memory.is_host())
-      throw CannotRun(
-          fmt::format("[lbfgs] parameters are on {}; it runs on the host (torch:lbfgs does there)", memory.device()));
+    if (const Tensor masters = set.masters({0, 0}); !masters.memory().is_host())
+      throw CannotRun(fmt::format("[lbfgs] parameters are on {}; it runs on the host (torch:lbfgs does there)",
+                                  masters.memory().device()));
 
     // Two formulas: the gradient as modifiers leave it, in f32 whatever its type; and a move.
     Formula reading;
