@@ -181,7 +181,9 @@ class Recurrent {
   static Operand weight(Program& p, Pass pass, DType type, const Sizes& s, size_t index, Index from,
                         const Desc& wanted) {
     const Desc plain = turned(type, s, from);
-    if (std::ranges::is_sorted(Cell::order)) return input(index, plain, wanted);
+    // Several gates are packed from the dense order only.
+    const bool from_plain = s.gates == 1 || wanted.get_format_kind() == dnnl::memory::format_kind::blocked;
+    if (std::ranges::is_sorted(Cell::order) && from_plain) return input(index, plain, wanted);
     const Desc dense = row_major(type, s.weights(from));
     const Operand sorted = p.temporary(pass, dense);
     for (Index g = 0; g < s.gates; ++g)
