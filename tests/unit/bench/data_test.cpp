@@ -203,8 +203,9 @@ TEST(DataBench, EveryEpochOfASmallSetIsCold) {
     const SliceResult slice = session->run({.samples = 5, .batch = 1, .rewarm = 1});
     ASSERT_EQ(slice.seconds.size(), 5u);
     EXPECT_EQ(slice.probe["samples"], 5 * 16 * batches);
-    if (batches == 40 && slice.probe.contains("bytes_from_storage"))
+    if (batches == 40 && slice.probe.contains("bytes_from_storage")) {
       EXPECT_GT(slice.probe["bytes_from_storage"].get<double>(), 0.95 * 5 * 640 * 3073);
+    }
     EXPECT_EQ(session->finish().status, "passed");
   }
 }
