@@ -6,6 +6,7 @@
 //   running = momentum * running + (1 - momentum) * batch
 // A Relu that follows is computed with it; forward keeps where it was positive.
 #include "d5/backends/onednn/own/batch_normalization.hpp"
+#include "d5/backends/onednn/chosen_kernel.hpp"
 #include "d5/backends/onednn/epilogue.hpp"
 #include "d5/backends/onednn/kernel.hpp"
 
@@ -93,9 +94,9 @@ class OnednnBatchNormalization final : public OnednnKernel {
   }
 };
 
-class BatchNormalization final : public Kernel {
+class BatchNormalization final : public ChosenKernel {
  public:
-  std::optional<std::string> why_not(const KernelSetup& setup) const override { return chosen(setup)->why_not(setup); }
+  std::optional<std::string> why_not(const KernelSetup& setup) const override { return choose(setup)->why_not(setup); }
   // A Relu, the sum with a tensor of the same shape, or that and then a Relu.
   bool fuses(const KernelSetup& setup) const override {
     const Follower& last = setup.followers.back();
@@ -107,24 +108,13 @@ class BatchNormalization final : public Kernel {
            setup.inputs[other].shape == setup.outputs[0].shape && setup.inputs[other].dtype == DType::f32;
   }
   void arrange(KernelSetup& setup) const override { own::make_channels_last()->arrange(setup); }
-  void prepare(KernelSetup& setup) override {
-    kernel_ = chosen(setup);
-    kernel_->prepare(setup);
-  }
-  void bind(int binding, const Buffers& buffers) override { kernel_->bind(binding, buffers); }
-  void forward(int binding) override { kernel_->forward(binding); }
-  void backward(int binding) override { kernel_->backward(binding); }
-  std::string implementation() const override { return kernel_->implementation(); }
-  size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-  size_t scratch_bytes() const override { return kernel_->scratch_bytes(); }
 
  private:
-  static std::unique_ptr<Kernel> chosen(const KernelSetup& setup) {
+  std::unique_ptr<Kernel> choose(const KernelSetup& setup) const override {
     if (setup.in_network && !own::why_not_channels_last(setup)) return own::make_channels_last();
     if (!own::why_not_channels_first(setup)) return own::make_channels_first();
     return std::make_unique<OnednnBatchNormalization>();
   }
-  std::unique_ptr<Kernel> kernel_;
 };
 
 }  // namespace

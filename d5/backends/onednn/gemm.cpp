@@ -5,6 +5,7 @@
 // gradient of A and the gradient of B would each want another packing of the same bytes.
 // What follows in inference (activations, sums) are post-ops, in training a Relu may follow.
 // One sample and large weights in inference: own/row_products.cpp.
+#include "d5/backends/onednn/chosen_kernel.hpp"
 #include "d5/backends/onednn/epilogue.hpp"
 #include "d5/backends/onednn/kernel.hpp"
 #include "d5/backends/onednn/own/row_products.hpp"
@@ -108,27 +109,16 @@ class OnednnGemm final : public OnednnKernel {
   }
 };
 
-class Gemm final : public Kernel {
+class Gemm final : public ChosenKernel {
  public:
   std::optional<std::string> why_not(const KernelSetup& setup) const override { return OnednnGemm().why_not(setup); }
   bool fuses(const KernelSetup& setup) const override { return OnednnGemm().fuses(setup); }
-  void prepare(KernelSetup& setup) override {
-    if (own::suits_row_products(setup))
-      kernel_ = own::make_row_products();
-    else
-      kernel_ = std::make_unique<OnednnGemm>();
-    kernel_->prepare(setup);
-  }
-  void bind(int binding, const Buffers& buffers) override { kernel_->bind(binding, buffers); }
-  void refresh(int binding) override { kernel_->refresh(binding); }
-  void forward(int binding) override { kernel_->forward(binding); }
-  void backward(int binding) override { kernel_->backward(binding); }
-  std::string implementation() const override { return kernel_->implementation(); }
-  size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-  size_t scratch_bytes() const override { return kernel_->scratch_bytes(); }
 
  private:
-  std::unique_ptr<Kernel> kernel_;
+  std::unique_ptr<Kernel> choose(const KernelSetup& setup) const override {
+    if (own::suits_row_products(setup)) return own::make_row_products();
+    return std::make_unique<OnednnGemm>();
+  }
 };
 
 }  // namespace
