@@ -12,6 +12,7 @@
 #include "d5/bench/step_split.hpp"
 #include "d5/core/convert.hpp"
 #include "d5/graph/integer_program.hpp"
+#include "tests/sanitized.hpp"
 #include "tests/unit/networks/tiny.hpp"
 
 namespace d5 {
@@ -172,7 +173,7 @@ TEST_F(NetLimits, AStepThatDoesNotFitIsDivided) {
 TEST_F(NetLimits, ValuesAreComputedAgainWithinTheLimit) {
   for (const std::string backend : {"reference", "onednn"}) {
     if (!is_on(backend)) continue;
-    const Json net{{"backend", backend}, {"size", 16}, {"width", 8}};
+    const Json net{{"backend", backend}, {"size", sanitized ? 8 : 16}, {"width", sanitized ? 4 : 8}};
     const Outcome whole = check("resnet-20", net);
     Json limited = net;
     limited["arena_limit"] = 0.8 * mebibytes(whole.details["memory_bytes"]);

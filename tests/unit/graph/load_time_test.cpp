@@ -8,6 +8,7 @@
 
 #include "d5/graph/onnx/read.hpp"
 #include "d5/graph/onnx/write.hpp"
+#include "tests/sanitized.hpp"
 #include "tests/unit/graph/graphs.hpp"
 
 namespace d5 {
@@ -34,9 +35,7 @@ void read_whole(const std::filesystem::path& path, size_t bytes) {
 }
 
 TEST(LoadTime, IsThatOfReadingTheFile) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers have times of their own";
-#endif
+  if (sanitized) GTEST_SKIP() << "sanitizers have times of their own";
   const Folder folder;
   Graph graph{.name = "large", .inputs = {input("x", {1, 700})}, .outputs = {"y49"}};
   for (int i = 0; i < 50; ++i) {
