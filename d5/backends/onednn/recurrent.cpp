@@ -195,6 +195,8 @@ class Recurrent {
   }
 
   static void give_weight_gradient(Program& p, DType type, const Sizes& s, size_t index, Index from, Operand gradient) {
+    if (std::ranges::is_sorted(Cell::order))  // the whole at once: a parameter's gradient lies as the parameter does
+      return p.add_copy(Pass::backward, gradient, input_gradient(index, turned(type, s, from)));
     const DType found = gradient.wanted.get_data_type() == dnnl::memory::data_type::f32 ? DType::f32 : type;
     if (const Desc dense = row_major(found, s.weights(from)); !(gradient.wanted == dense)) {
       const Operand sorted = p.temporary(Pass::backward, dense);
