@@ -169,6 +169,9 @@ TEST(BadOnnx, FunctionsThatGrow) {
   }
   const std::string call = part(11, value("x", "")) + part(1, node_bytes("f0", {"x"}, {"y"}, part(7, "own")));
   EXPECT_THAT(why(model(call) + functions), HasSubstr("nodes"));
+}
+
+TEST(BadOnnx, AFunctionThatCallsItself) {
   const std::string self = part(25, part(1, "f") + part(4, "x") + part(5, "y") +
                                         part(7, node_bytes("f", {"x"}, {"y"}, part(7, "own"))) + part(10, "own"));
   const std::string call_self = part(11, value("x", "")) + part(1, node_bytes("f", {"x"}, {"y"}, part(7, "own")));
