@@ -26,9 +26,11 @@ std::vector<std::pair<std::string, std::string>> variables(const std::string& te
 }  // namespace
 
 // A user's kernel gets a child of its own: it may crash, and launches are to differ for it as for a backend.
+// Arithmetic, too: libraries read some of their switches once in a process.
 std::string child_key(const Json& fields) {
   Json key = Json::array();
-  for (const char* name : {"backend", "kernel", "threads", "processes", "ranks", "device", "environment"})
+  for (const char* name :
+       {"backend", "kernel", "threads", "processes", "ranks", "device", "environment", "dtype", "math"})
     key.push_back(fields.value(name, Json()));
   return key.dump();
 }

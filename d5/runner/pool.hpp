@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The children of a run, one for each (backend, kernel, threads, device, environment). At most one of them is running;
-// the others are stopped.
+// The children of a run, one for each (backend, kernel, threads, device, environment, dtype, math). At most one of them
+// is running; the others are stopped.
 #pragma once
 
 #include <map>

@@ -43,6 +43,7 @@ class TorchExecutable final : public Executable, public KeepsValues {
         options_(options),
         device_(device),
         plan_(graph_, options_, device, &position_),
+        switches_{options.math, options.deterministic, wants_direct_convolutions()},
         parameters_(parameters),
         in_set_(plan_.values.size()),
         account_{graph.name, device.is_cpu() ? options.memory_limit : 0} {
@@ -58,7 +59,7 @@ class TorchExecutable final : public Executable, public KeepsValues {
     Slot& slot = at(run.slot);
     const c10::DeviceGuard guard(device_);
     const Accounting accounting(account_);
-    use(options_.math, options_.deterministic);
+    use(switches_);
     position_ = run.position;
     slot.events.reset();
     if (options_.mode == Mode::training) {
@@ -78,7 +79,7 @@ class TorchExecutable final : public Executable, public KeepsValues {
     if (options_.mode != Mode::training) throw Error("[executable] compiled for inference: there is no backward");
     const c10::DeviceGuard guard(device_);
     const Accounting accounting(account_);
-    use(options_.math, options_.deterministic);
+    use(switches_);
     if (!run.observer && !run.add_gradients && !options_.gradients_in_set) forget_gradients(slot);
     roots_.clear();
     seeds_.clear();
@@ -219,6 +220,14 @@ class TorchExecutable final : public Executable, public KeepsValues {
   }
 
  private:
+  bool wants_direct_convolutions() const {
+    if (options_.math != Math::strict || !device_.is_cuda()) return false;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (graph_.nodes[n].op == "Conv" || graph_.nodes[n].op == "ConvTranspose")
+        if (bits(plan_.values[plan_.nodes[n].inputs.front()].spec.dtype) >= 32) return true;
+    return false;
+  }
+
   Slot& at(int slot) {
     if (slot < 0 || slot >= options_.slots)
       throw Error("[executable] slot {} was asked for; legal are 0 to {}", slot, options_.slots - 1);
@@ -383,6 +392,7 @@ class TorchExecutable final : public Executable, public KeepsValues {
   at::Device device_;
   Position position_;
   Plan plan_;
+  Switches switches_;
   ParameterSet& parameters_;
   std::vector<bool> in_set_;           // by number of the value
   std::vector<int> outputs_, leaves_;  // with gradients

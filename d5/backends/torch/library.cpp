@@ -205,25 +205,30 @@ at::Tensor wrap(const Tensor& host) { return wrap(host.data(), host.dtype(), hos
 
 std::optional<std::string> why_not_math(Math math, at::Device device) {
   const char* where = device.is_cuda() ? "cuda" : "the cpu";
-  if (math == Math::winograd) return "torch has no switch for Winograd convolutions";
+  if (math == Math::winograd && !device.is_cuda())
+    return fmt::format("torch has no Winograd convolutions on {}", where);
   if (math == Math::tf32 && !device.is_cuda()) return fmt::format("torch has no TF32 on {}", where);
   if (math == Math::bf16 && device.is_cuda()) return fmt::format("torch does not compute f32 as bf16 on {}", where);
   return {};
 }
 
-void use(Math math, bool deterministic) {
-  static std::optional<std::pair<Math, bool>> now;
-  if (now == std::pair{math, deterministic}) return;
+void use(const Switches& switches) {
+  static std::optional<Switches> now;
+  if (now == switches) return;
+  const auto& [math, deterministic, direct_convolutions] = switches;
   // cuBLAS repeats itself with a workspace of a fixed size alone, and LibTorch refuses it otherwise.
   if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  // Only cuDNN's older interface, asked to repeat itself, takes its default algorithms, of which none is Winograd's or
+  // a Fourier transform. LibTorch looks at this at the first convolution of a process.
+  if (direct_convolutions) setenv("TORCH_CUDNN_V8_API_DISABLED", "1", 0);
   at::Context& context = at::globalContext();
   context.setFloat32MatmulPrecision(math == Math::bf16 ? "medium" : math == Math::tf32 ? "high" : "highest");
   context.setAllowTF32CuDNN(math == Math::tf32);
   context.setDeterministicAlgorithms(deterministic, false);
-  context.setDeterministicCuDNN(deterministic);
-  context.setBenchmarkCuDNN(
-      !deterministic);  // as its users do for speed: the first call of a shape tries what there is
-  now = {math, deterministic};
+  context.setDeterministicCuDNN(deterministic || direct_convolutions);
+  // As its users do for speed: the first call of a shape tries what there is.
+  context.setBenchmarkCuDNN(!deterministic && !direct_convolutions);
+  now = switches;
 }
 
 Memory& memory_of(at::Device device) {

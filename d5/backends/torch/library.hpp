@@ -28,9 +28,15 @@ at::Tensor wrap(void* data, DType, const Shape&, at::Device, bool channels_last 
 at::Tensor wrap(const Tensor& host);
 at::MemoryFormat channels_last_format(size_t rank);  // of 4 or 5 axes
 
-// Switches of the whole process; cheap where nothing changes.
 std::optional<std::string> why_not_math(Math, at::Device);
-void use(Math, bool deterministic);
+// Of the whole process; cheap where nothing changes.
+struct Switches {
+  Math math = Math::strict;
+  bool deterministic = false;
+  bool direct_convolutions = false;  // on CUDA: none by transforms
+  bool operator==(const Switches&) const = default;
+};
+void use(const Switches&);
 
 // With D5_TORCH_HOST_AS_DEVICE in the environment the host's memory is one of a device, called "cpu": what others may
 // only reach by copies. Tests see so what happens on a device where there is none.

@@ -44,7 +44,7 @@ class TorchProbe final : public DeviceProbe {
     if (!is_float(type) || bits(type) < 16) return 0;
     const c10::InferenceMode inference;
     const c10::DeviceGuard guard(device_);
-    use(math, false);
+    use({.math = math});
     constexpr int64_t n = 4096;
     std::array<at::Tensor, 3>& factors = factors_[type];
     at::Tensor &a = factors[0], &b = factors[1], &c = factors[2];

@@ -66,6 +66,11 @@ class TorchCase(d5_worker.Case):
             torch.backends.cudnn.allow_tf32 = math != "strict"
             torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+            # No convolution by Winograd or Fourier transforms: see d5/backends/torch/library.cpp.
+            direct = math == "strict" and fields["inputs"][0]["dtype"] in ("f32", "f64")
+            if direct:
+                os.environ.setdefault("TORCH_CUDNN_V8_API_DISABLED", "1")
+            torch.backends.cudnn.deterministic = direct or fields["deterministic"]
             # cuDNN's activations of f32 are approximations.
             approximate = {"RNN", "GRU", "LSTM"} & self.operators() and fields["inputs"][0]["dtype"] == "f32"
             torch.backends.cudnn.enabled = not (math == "strict" and approximate)
