@@ -6,6 +6,19 @@
 #include "d5/backends/piecewise.hpp"
 
 namespace d5 {
+namespace {
+
+// Indices, shapes and masks that a network computes while it runs: loops are good enough for them.
+bool computes_indices(const KernelSetup& setup) {
+  constexpr Index few = 1 << 16;
+  const auto small_and_whole = [](const TensorSpec& spec) {
+    return !spec.present || (!is_float(spec.dtype) && spec.dtype != DType::string && spec.elements() <= few);
+  };
+  return setup.in_network && std::ranges::all_of(setup.inputs, small_and_whole) &&
+         std::ranges::all_of(setup.outputs, small_and_whole);
+}
+
+}  // namespace
 
 FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
   FoundKernel found{find(setup.node)};
@@ -13,9 +26,10 @@ FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
     found.reason = "no kernel for it";
   else
     found.reason = found.kernel->why_not(setup).value_or("");
-  if (!found.reason.empty() && setup.followers.empty() && setup.options.fallback == Fallback::reference) {
+  const bool indices = computes_indices(setup), wished = setup.options.fallback == Fallback::reference;
+  if (!found.reason.empty() && setup.followers.empty() && (indices || wished)) {
     // The reference computes in double whatever the case asks for, so it is asked as if math were strict.
-    found = {make_kernel("reference", setup.node.op, "builtin"), true, ""};
+    found = {make_kernel("reference", setup.node.op, "builtin"), !indices, ""};
     found.reason = found.kernel->why_not(setup).value_or("");
   }
   return found;

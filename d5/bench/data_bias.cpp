@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "d5/core/convert.hpp"
+#include "d5/core/error.hpp"
 #include "d5/measure/distributions.hpp"
 
 namespace d5 {
@@ -23,24 +23,6 @@ ClassBias class_bias(std::vector<Index> counts) {
   bias.largest_share = static_cast<double>(*std::ranges::max_element(counts)) / samples;
   bias.counts = std::move(counts);
   return bias;
-}
-
-std::optional<size_t> class_field(const std::vector<Field>& fields) {
-  constexpr Index most = 1 << 20;  // a damaged label must not take the memory
-  for (size_t f = 0; f < fields.size(); ++f)
-    if (fields[f].classes && *fields[f].classes > 1 && *fields[f].classes <= most && fields[f].shape &&
-        fields[f].shape->elements() == 1)
-      return f;
-  return {};
-}
-
-void count_classes(const Tensor& labels, std::span<Index> counts) {
-  for (Index i = 0; i < labels.elements(); ++i) {
-    const double value = load_as_double(labels.dtype(), labels.data(), i);
-    if (!(value >= 0 && value < static_cast<double>(counts.size())))
-      throw SampleError("[bias] class {}; legal: 0 to {}", value, counts.size() - 1);
-    ++counts[static_cast<size_t>(value)];
-  }
 }
 
 }  // namespace d5

@@ -3,11 +3,9 @@
 // all classes are equally likely:  chi2 = sum (n_k - n / K)^2 / (n / K),  p = P(chi-square with K - 1 degrees >= chi2).
 #pragma once
 
-#include <optional>
-#include <span>
 #include <vector>
 
-#include "d5/datasets/dataset.hpp"
+#include "d5/core/shape.hpp"
 
 namespace d5 {
 
@@ -17,10 +15,5 @@ struct ClassBias {
   double largest_share = 0;  // of the most frequent class
 };
 ClassBias class_bias(std::vector<Index> counts);  // Error with fewer than two classes or no samples
-
-// The field that has classes, a million at most, and one value a sample; or none.
-std::optional<size_t> class_field(const std::vector<Field>&);
-// Adds the labels of a batch of that field. SampleError on one that is out of range.
-void count_classes(const Tensor& labels, std::span<Index> counts);
 
 }  // namespace d5

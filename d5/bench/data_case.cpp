@@ -80,7 +80,7 @@ const std::vector<CaseField>& data_fields() {
       {"store", ""},
       {"decoder", "", {"", "none", "jpeg", "png", "raw"}},
       {"path", ""},
-      {"access", "shuffle", {"ordered", "shuffle", "choice"}},
+      {"access", "shuffle", {"ordered", "shuffle", "choice", "weighted"}},
       {"augment", ""},
       {"batch", 128},
       {"threads", 1},

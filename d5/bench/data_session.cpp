@@ -16,6 +16,7 @@
 #include "d5/bench/data_case.hpp"
 #include "d5/bench/data_peers.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/datasets/classes.hpp"
 #include "d5/datasets/named.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/quantile.hpp"
@@ -214,7 +215,7 @@ class DataSession final : public Session {
     if (source_.data->size() == 0) throw Error("[data] {} holds no samples", fields_.at("dataset").get<std::string>());
     const auto seed = fields_.at("seed").get<uint64_t>();
     data_ = std::make_shared<const Augmented>(source_.data, parse_augmentations(fields_.at("augment")), seed);
-    all_ = make_sampler(fields_.at("access"), source_.data->size(), seed);
+    all_ = sampler_of(fields_.at("access"), *source_.data, seed);
     if (all_->size() < processes_) throw UsageError("[data] {} processes share {} samples", processes_, all_->size());
     sampler_ = share(0);
     batch_ = std::min(batch_, all_->size() / processes_);

@@ -108,6 +108,7 @@ const std::vector<CaseField>& train_fields() {
       {"normalise", ""},
       {"sampler", "shuffle"},
       {"loader_threads", 1},
+      {"on_error", "fail", {"fail", "skip"}},
       {"task", ""},
       {"discriminator", ""},
       {"loss", "", {"", "cross-entropy", "token-cross-entropy", "mean-squared-error", "binary-cross-entropy"}},
@@ -265,6 +266,7 @@ TrainingCase training_case(const Json& fields, bool fixture) {
   s.scheme_values = scheme.values;
   s.accumulate = fields.at("accumulate");
   s.loader_threads = fields.at("loader_threads");
+  s.on_error = parse_on_error(fields.at("on_error").get<std::string>());
   s.seed = fields.at("seed");
   s.optimizer = optimizer_of(fields);
   s.schedule = schedule_of(fields);

@@ -106,6 +106,8 @@ Json to_json(const TrainingResult& r, const std::string& quality) {
                    {"residual_s", r.times.residual() / steps}}},
                  {"step_block", r.step_block},
                  {"resumed_at_step", r.resumed_at}};
+  if (r.skipped.train + r.skipped.test > 0)
+    result["skipped"] = {{"train", r.skipped.train}, {"test", r.skipped.test}, {"first", r.skipped.first}};
   if (r.seconds_to_target) {
     result["seconds_to_target"] = *r.seconds_to_target;
     result["epochs_to_target"] = *r.epochs_to_target;
@@ -254,6 +256,11 @@ Outcome trained(TrainingFrame& trainer, const Run& run) {
     stamp_replayed(cpu, run.fields.at("communicator") == "mpi", result, *run.communicator, details);
   for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
   for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
+  if (const auto& skipped = result.skipped; skipped.train + skipped.test > 0)
+    details["warnings"].push_back(
+        fmt::format("samples that could not be read: {} times in training, where others took their "
+                    "places, and {} of the test; the first: {}",
+                    skipped.train, skipped.test, skipped.first.empty() ? "another rank's" : skipped.first.front()));
   if (run.trajectory) training["trajectory"] = to_json(*run.trajectory);
   training["weights_hash"] = fmt::format("{:016x}", weights_hash(trainer.parameters()));
   details["memory"]["planned_bytes"] = trainer.bytes();

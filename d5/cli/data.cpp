@@ -8,6 +8,7 @@
 
 #include "d5/bench/data_bias.hpp"
 #include "d5/cli/command.hpp"
+#include "d5/datasets/classes.hpp"
 #include "d5/datasets/container.hpp"
 #include "d5/datasets/decoder.hpp"
 #include "d5/datasets/fetch.hpp"

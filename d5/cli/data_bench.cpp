@@ -12,7 +12,7 @@ namespace {
 
 // In the order of the table's columns: what is compared varies fastest.
 const std::vector<std::pair<std::string, std::string>> field_help{
-    {"access", "ordered, shuffle, choice"},
+    {"access", "ordered, shuffle, choice, weighted (every class equally often)"},
     {"batch", "samples of a batch"},
     {"threads", "that read; the child is pinned to as many cores"},
     {"processes", "that read at once, each its share of the samples and with so many threads"},

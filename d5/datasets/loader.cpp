@@ -17,8 +17,9 @@ namespace d5 {
 namespace {
 
 constexpr size_t most_named = 100;
-constexpr Index expected_ahead = 2;      // samples
-constexpr Index chunk_bytes = 64 << 10;  // of rows at least, so that taking the next chunk costs nothing beside it
+constexpr Index most_replacements = 100;  // tried for one row
+constexpr Index expected_ahead = 2;       // samples
+constexpr Index chunk_bytes = 64 << 10;   // of rows at least, so that taking the next chunk costs nothing beside it
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -46,9 +47,10 @@ class Loader::Work {
 
  private:
   struct Failure {
-    Index row = 0;
+    Index row = 0, sample = 0;
     std::string reason;
     std::exception_ptr error;  // empty: the sample is skipped
+    bool replaced = false;     // its row holds another sample
   };
   struct Slot {
     Sample tensors;            // of a whole batch
@@ -69,7 +71,9 @@ class Loader::Work {
   bool can_claim() const { return claimed_ < end_ && claimed_ < released_ + static_cast<Index>(slots_.size()); }
   Chunk claim();
   std::vector<Failure> fill(const Chunk&);
+  void read_row(Slot&, Index row, Index sample);
   Failure failure(Index row, Index sample, const char* what, bool of_the_sample) const;
+  void replace(Slot&, Failure&);
   void finish(const Chunk&, std::vector<Failure>, double seconds);
   void work();
   void stop();
@@ -184,10 +188,42 @@ Loader::Work::Failure Loader::Work::failure(Index row, Index sample, const char*
   const bool said = std::string_view(what).find(place) != std::string_view::npos;
   const std::string reason =
       said ? fmt::format("sample {}: {}", sample, what) : fmt::format("sample {} ({}): {}", sample, place, what);
-  if (of_the_sample && options_.on_error == OnError::skip) return {row, reason, {}};
-  return {row, reason,
+  if (of_the_sample && options_.on_error != OnError::fail) return {row, sample, reason, {}};
+  return {row, sample, reason,
           of_the_sample ? std::make_exception_ptr(SampleError("[loader] " + reason))
                         : std::make_exception_ptr(Error("[loader] " + reason))};
+}
+
+void Loader::Work::read_row(Slot& slot, Index row, Index sample) {
+  Sample& into = slot.rows[static_cast<size_t>(row)];
+  data_->read(slot.epoch, sample, into);
+  for (size_t f = 0; f < into.size(); ++f)
+    if (into[f].data() != static_cast<char*>(slot.tensors[f].data()) + static_cast<size_t>(row) * field_bytes_[f])
+      throw Error("the data set put a tensor of its own in place of the row that it was to write");
+}
+
+// By position, so the same for any number of threads; half an epoch later, so that no batch holds a sample twice unless
+// it is a large part of the epoch.
+void Loader::Work::replace(Slot& slot, Failure& lost) {
+  const Index samples = sampler_->size(), position = slot.number * options_.batch + lost.row;
+  for (Index tried = 0; tried < std::min(samples - 1, most_replacements); ++tried) {
+    const Index other = sampler_->at(slot.epoch, (position + samples / 2 + tried) % samples);
+    try {
+      read_row(slot, lost.row, other);
+    } catch (const SampleError&) {
+      continue;
+    } catch (const std::exception& error) {
+      lost = failure(lost.row, other, error.what(), false);
+      return;
+    }
+    slot.wanted[static_cast<size_t>(lost.row)] = other;
+    lost.reason += fmt::format("; sample {} took its place", other);
+    lost.replaced = true;
+    return;
+  }
+  lost.error =
+      std::make_exception_ptr(SampleError("[loader] {}; and none of {} others that might take its place can be read",
+                                          lost.reason, std::min(samples - 1, most_replacements)));
 }
 
 std::vector<Loader::Work::Failure> Loader::Work::fill(const Chunk& chunk) {
@@ -197,20 +233,16 @@ std::vector<Loader::Work::Failure> Loader::Work::fill(const Chunk& chunk) {
   try {
     sampler_->take(slot.epoch, slot.number * options_.batch + chunk.first, 1, wanted);
   } catch (const std::exception&) {
-    return {{chunk.first, "", std::current_exception()}};
+    return {{chunk.first, 0, "", std::current_exception()}};
   }
   for (Index r = 0; r < chunk.count && !stop_.load(std::memory_order_relaxed); ++r) {
     const Index row = chunk.first + r, sample = wanted[static_cast<size_t>(r)];
-    Sample& into = slot.rows[static_cast<size_t>(row)];
     if (r + expected_ahead < chunk.count) data_->expect(wanted[static_cast<size_t>(r + expected_ahead)]);
     try {
-      data_->read(slot.epoch, sample, into);
-      for (size_t f = 0; f < into.size(); ++f) {
-        if (into[f].data() != static_cast<char*>(slot.tensors[f].data()) + static_cast<size_t>(row) * field_bytes_[f])
-          throw Error("the data set put a tensor of its own in place of the row that it was to write");
-      }
+      read_row(slot, row, sample);
     } catch (const SampleError& error) {
       failures.push_back(failure(row, sample, error.what(), true));
+      if (options_.on_error == OnError::replace) replace(slot, failures.back());
     } catch (const std::exception& error) {
       failures.push_back(failure(row, sample, error.what(), false));
     } catch (...) {
@@ -311,7 +343,8 @@ const Batch* Loader::Work::deliver(Slot& slot) {
   batch_.samples.assign(slot.wanted.begin(), slot.wanted.begin() + slot.rows_in_use);
   batch_.fields = slot.tensors;
   Index rows = slot.rows_in_use;
-  for (auto failure = slot.failures.rbegin(); failure != slot.failures.rend(); ++failure, --rows) {
+  for (auto failure = slot.failures.rbegin(); failure != slot.failures.rend(); ++failure) {
+    if (failure->replaced) continue;
     // The rows behind the lost one move up.
     for (size_t f = 0; f < field_bytes_.size(); ++f) {
       const size_t bytes = field_bytes_[f];
@@ -319,11 +352,12 @@ const Batch* Loader::Work::deliver(Slot& slot) {
       std::memmove(row, row + bytes, static_cast<size_t>(rows - failure->row - 1) * bytes);
     }
     batch_.samples.erase(batch_.samples.begin() + failure->row);
+    --rows;
   }
   for (const Failure& failure : slot.failures) {
     ++counts_.skipped;
     if (counts_.first_skipped.size() < most_named)
-      counts_.first_skipped.push_back({slot.epoch, slot.wanted[static_cast<size_t>(failure.row)], failure.reason});
+      counts_.first_skipped.push_back({slot.epoch, failure.sample, failure.reason});
   }
   counts_.read_s += slot.read_s;
   if (rows == 0) return nullptr;

@@ -14,8 +14,10 @@
 
 namespace d5 {
 
-enum class OnError { fail, skip };  // skip: the sample's row is left out, the batch is shorter, and it is counted
-OnError parse_on_error(std::string_view);
+// What becomes of a sample that cannot be read, besides being counted. skip: its row is left out, and the batch is
+// shorter; replace: the sample half an epoch later takes its row, or the first after it that can be read.
+enum class OnError { fail, skip, replace };
+OnError parse_on_error(std::string_view);  // fail or skip
 
 struct LoaderOptions {
   Index batch = 32;
@@ -31,7 +33,7 @@ struct LoaderOptions {
 struct Batch {
   Index epoch = 0, number = 0;
   std::vector<Tensor> fields;  // the first axis is the samples
-  std::vector<Index> samples;  // which ones, in their order
+  std::vector<Index> samples;  // which ones, in their order, as they were read
   double waited_s = 0;         // by the caller of next(), for this batch
   double read_s = 0;           // spent on it by all threads
   Index size() const { return static_cast<Index>(samples.size()); }

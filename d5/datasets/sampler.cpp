@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/datasets/sampler.hpp"
 
+#include "d5/datasets/classes.hpp"
 #include "d5/datasets/values.hpp"
 
 namespace d5 {
@@ -26,6 +27,14 @@ std::unique_ptr<Sampler> make_sampler(const std::string& name, Index samples, ui
   const samplers::Entry& entry = registered<samplers>(name);
   if (samples < 0) throw UsageError("[sampler] {}: {} samples; their number is at least 0", name, samples);
   return entry.make(samples, seed, complete_options(values, entry.options, "[sampler " + name + "]"));
+}
+
+std::unique_ptr<Sampler> sampler_of(const std::string& name, const Dataset& data, uint64_t seed) {
+  Attributes values;
+  if (name == "weighted") values.set("weights", balancing_weights(data));
+  if (name == "bucket")
+    throw UsageError("[sampler bucket] wants a length for each sample, which only a program can give");
+  return make_sampler(name, data.size(), seed, values);
 }
 
 std::unique_ptr<Sampler> partitioned(std::shared_ptr<const Sampler> all, int rank, int ranks) {

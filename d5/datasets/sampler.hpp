@@ -19,6 +19,8 @@
 
 namespace d5 {
 
+class Dataset;
+
 class Sampler {
  public:
   virtual ~Sampler() = default;
@@ -49,6 +51,9 @@ struct samplers {
 };
 std::unique_ptr<Sampler> make_sampler(const std::string& name, Index samples, uint64_t seed,
                                       const Attributes& values = {});
+
+// One that a case names, for this set: `weighted` draws every class equally often, for which the set is read once.
+std::unique_ptr<Sampler> sampler_of(const std::string& name, const Dataset&, uint64_t seed);
 
 // Rank r of n: positions r, r + n, r + 2 n, ... of the sampler. The ranks together take every position exactly once,
 // their sizes differ by at most one, and the union of batch b over the ranks does not depend on how many there are as

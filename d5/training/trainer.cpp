@@ -59,7 +59,7 @@ Trainer::Trainer(TrainingSettings settings, Backend& backend) : TrainingFrame(st
   feed_ = choose_feed(s.train->fields(), graph, scores);
   choose_feed(s.test->fields(), graph, scores);
   learner(micro_);
-  if (const Index over = order()->size() - samples_of_epoch() * s.ranks)
+  if (const Index over = order().size() - samples_of_epoch() * s.ranks)
     result_.warnings.push_back(
         fmt::format("the last {} samples of an epoch's order are left out: they are not divided evenly among {} ranks",
                     over, s.ranks));

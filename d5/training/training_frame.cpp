@@ -60,7 +60,8 @@ std::string own_output(const Graph& graph) {
 TrainingFrame::TrainingFrame(TrainingSettings settings, Backend& backend)
     : settings_(std::move(settings)),
       backend_(backend),
-      set_(settings_.compute, backend.memory(settings_.compile.device)) {
+      set_(settings_.compute, backend.memory(settings_.compile.device)),
+      order_(sampler_of(settings_.sampler, settings_.train->data(), settings_.seed)) {
   const TrainingSettings& s = settings_;
   if (s.accumulate < 1 || s.batch < 1 || s.batch % s.accumulate != 0)
     throw UsageError("[train] a batch of {} is not divided evenly into {} micro-batches", s.batch, s.accumulate);
@@ -100,16 +101,11 @@ void TrainingFrame::initialise(const NetworkOfSize& network, ParameterSet& set, 
     if (set.has(name)) set_parameter(set, name, as_f32(value));
 }
 
-std::shared_ptr<const Sampler> TrainingFrame::order() const {
-  return make_sampler(settings_.sampler, settings_.train->data().size(), settings_.seed);
-}
-
 std::shared_ptr<const Sampler> TrainingFrame::training_sampler() const {
   const TrainingSettings& s = settings_;
-  std::shared_ptr<const Sampler> all = order();
-  if (s.ranks == 1 && first_ == 0) return all;
-  const Index each = (all->size() - first_) / s.ranks;
-  return std::make_shared<RankSampler>(std::move(all), first_, s.rank, s.ranks, s.batch, each);
+  if (s.ranks == 1 && first_ == 0) return order_;
+  const Index each = (order_->size() - first_) / s.ranks;
+  return std::make_shared<RankSampler>(order_, first_, s.rank, s.ranks, s.batch, each);
 }
 
 Index TrainingFrame::batches_of_epoch() const { return first_ == 0 ? batches_ : whole_batches(samples_of_epoch()); }
@@ -149,7 +145,7 @@ Position TrainingFrame::position(Index samples_before, Index step_samples) const
 
 double TrainingFrame::epoch_progress() const {
   if (first_ == 0) return static_cast<double>(batch_) / static_cast<double>(batches_);
-  return static_cast<double>(first_ + batch_ * samples_of_micro_batch()) / static_cast<double>(order()->size());
+  return static_cast<double>(first_ + batch_ * samples_of_micro_batch()) / static_cast<double>(order_->size());
 }
 
 double TrainingFrame::elapsed() const { return seconds_before_ + now_seconds() - began_; }
@@ -228,6 +224,7 @@ bool TrainingFrame::run_epoch() {
                 {.batch = micro_,
                  .drop_last = batches * micro_ <= samples_of_epoch(),
                  .threads = settings_.loader_threads,
+                 .on_error = settings_.on_error == OnError::fail ? OnError::fail : OnError::replace,
                  .first_epoch = epoch_,
                  .first_batch = batch_});
   while (batch_ < batches) {
@@ -235,12 +232,14 @@ bool TrainingFrame::run_epoch() {
     if (diverged()) return false;
     if (batch_ == batches) break;
     if (result_.stopped = interrupted(false); !result_.stopped.empty()) {
+      epoch_counts_ = loader.counts();
       after(TrainingEvent::training_set);
       return false;
     }
     const Index every = settings_.checkpoint.every;
     if (every > 0 && saves() && step_ % every == 0) save();
   }
+  epoch_counts_ = loader.counts();
   after(TrainingEvent::training_set);
   ++epoch_;
   batch_ = first_ = 0;
@@ -285,13 +284,19 @@ void TrainingFrame::test() {
   before(TrainingEvent::test_set);
   scheme_->begin_test(set_);
   set_.touch();
+  LoaderCounts counts;
   std::shared_ptr<const Sampler> order = make_sampler("ordered", settings_.test->data().size(), settings_.seed);
   if (settings_.communicator) order = partitioned(order, settings_.rank, settings_.ranks);  // each its part
   if (order->size() > 0) {
     Loader loader(settings_.test, order,
-                  {.batch = std::min(micro_, order->size()), .threads = settings_.loader_threads, .epochs = 1});
+                  {.batch = std::min(micro_, order->size()),
+                   .threads = settings_.loader_threads,
+                   .epochs = 1,
+                   .on_error = settings_.on_error});
     for (Index number = 0; const Batch* batch = loader.next(); ++number) test_batch(*batch, number);
+    counts = loader.counts();
   }
+  result_.skipped.test = skipped_by_all(counts);
   scheme_->sum_over_ranks(test_->sums());
   scheme_->end_test(set_);
   set_.touch();
@@ -300,8 +305,19 @@ void TrainingFrame::test() {
   result_.test_seconds += now_seconds() - begin;
 }
 
+Index TrainingFrame::skipped_by_all(const LoaderCounts& counts) {
+  if (settings_.on_error == OnError::fail) return 0;
+  for (const Skipped& one : counts.first_skipped)
+    if (auto& first = result_.skipped.first; first.size() < 10 && std::ranges::find(first, one.reason) == first.end())
+      first.push_back(one.reason);
+  auto skipped = static_cast<double>(counts.skipped);
+  scheme_->sum_over_ranks({&skipped, 1});
+  return static_cast<Index>(skipped);
+}
+
 void TrainingFrame::end_epoch(bool whole) {
   scheme_->sum_over_ranks(train_->sums());
+  result_.skipped.train += skipped_by_all(std::exchange(epoch_counts_, {}));
   test();
   if (whole) qualities_.push_back(test_->value());
   result_.curve.push_back({epoch_, step_, elapsed(), train_->loss(), train_->value(), test_->loss(), test_->value(),

@@ -33,6 +33,8 @@ struct TrainingSettings {
   Index batch = 64;      // samples of a step, of this rank
   Index accumulate = 1;  // micro-batches of a step
   int loader_threads = 1;
+  // Of samples that cannot be read; but fail: others take their places in the training, and the test goes without them.
+  OnError on_error = OnError::fail;
   uint64_t seed = 1;
   OptimizerSettings optimizer;
   ScheduleSettings schedule;
@@ -76,7 +78,11 @@ struct TrainingResult {
   StepTimes times;
   std::vector<double> step_seconds;  // means of consecutive steps, `step_block` each
   Index step_block = 1;
-  Index resumed_at = 0;    // step; 0: it began here
+  Index resumed_at = 0;              // step; 0: it began here
+  struct {                           // samples that could not be read
+    Index train = 0, test = 0;       // of all epochs; of the last test; of all ranks
+    std::vector<std::string> first;  // a few, by rank 0
+  } skipped;
   Scheme::Numbers scheme;  // what it measured of itself
   std::vector<std::string> warnings;
 };
@@ -112,8 +118,8 @@ class TrainingFrame {
   virtual NamedTensors networks_to_save() = 0;              // with their optimizers (saved_training.hpp)
   virtual void restore_networks(const Checkpoint&) = 0;
 
-  Moment moment() const;                         // of the next step
-  std::shared_ptr<const Sampler> order() const;  // of all ranks together
+  Moment moment() const;                            // of the next step
+  const Sampler& order() const { return *order_; }  // of all ranks together
   Position position(Index samples_before, Index step_samples) const;
   const Batch& next(Loader&) const;
   void diverge(const std::string& loss);  // the training ends with this step not done
@@ -147,6 +153,7 @@ class TrainingFrame {
   void run_step(Loader&);
   void test();
   void end_epoch(bool whole);
+  Index skipped_by_all(const LoaderCounts&);
   std::string interrupted(bool between_epochs);  // why it ends within an epoch; empty: it goes on
   void save();
   void load();
@@ -155,6 +162,8 @@ class TrainingFrame {
   double epoch_progress() const;  // 0 to 1
   TrainingView view() const;
 
+  std::shared_ptr<const Sampler> order_;
+  LoaderCounts epoch_counts_;
   std::unique_ptr<Schedule> schedule_;
   Index batches_ = 0;  // micro-batches of an epoch
   Index first_ = 0;    // of this epoch's order: what other numbers of ranks took before batch 0

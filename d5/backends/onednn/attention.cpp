@@ -54,6 +54,7 @@ class OnednnAttention final : public OnednnKernel {
     if (given(setup.inputs, 4) || given(setup.inputs, 5)) return "its kernel has no past keys and values";
     if (given(setup.inputs, 6)) return "its kernel sees all keys of a sample";
     if (given(setup.outputs, 1) || given(setup.outputs, 2)) return "its kernel has no present keys and values";
+    if (given(setup.outputs, 3)) return "its kernel does not tell its scores";
     if (a.real("softcap", 0) != 0) return "its kernel has no soft cap";
     if (a.integer("left_window_size", -1) != -1 || a.integer("right_window_size", -1) != -1)
       return "its kernel has no windows";

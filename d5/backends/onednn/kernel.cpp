@@ -20,6 +20,9 @@ std::optional<std::string> OnednnKernel::why_not(const KernelSetup& setup) const
   try {
     Program program(setup);
     guarded(setup.node.op, [&] { build(program, setup); });
+    for (size_t i = 0; i < setup.outputs.size(); ++i)
+      if (setup.outputs[i].present && !program.gives(i))
+        return fmt::format("its oneDNN kernel does not give output {}", i);
   } catch (const Error& error) {
     return error.what();
   }

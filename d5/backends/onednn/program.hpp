@@ -81,6 +81,7 @@ class Program {
   void derive(std::function<void(const Buffers&)> f) { derived_.push_back(std::move(f)); }
 
   void answer(KernelSetup&) const;  // the layouts of all tensors
+  bool gives(size_t output) const { return homes_.contains({Role::output, output}); }
   size_t workspace_bytes() const { return workspace_bytes_; }
   size_t scratch_bytes() const;
   std::string implementation() const;

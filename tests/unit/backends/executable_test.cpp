@@ -240,9 +240,36 @@ TEST(Onednn, SaysWhatItCannot) {
   one.inputs[0].spec.dtype = one.inputs[1].spec.dtype = DType::f32;
   EXPECT_THAT(backend->why_not(single_node_graph("Gemm", one), winograd).value_or(""),
               testing::HasSubstr("only convolutions"));
+  Graph attention{.name = "scores"};
+  for (const char* name : {"q", "k", "v"}) attention.inputs.push_back({name, {DType::f32, {1, 2, 3, 4}}});
+  attention.outputs = {"y", "scores"};
+  attention.nodes = {{"Attention", "attention", {"q", "k", "v"}, {"y", "", "", "scores"}, {}}};
+  EXPECT_THAT(backend->why_not(attention, {}).value_or(""), testing::HasSubstr("does not tell its scores"));
   bool isa = false;
   for (const auto& [fact, value] : backend->facts()) isa = isa || (fact == "isa" && !value.empty());
   EXPECT_TRUE(isa);
+}
+
+// Alone an addition of integers has no kernel; where a network computes indices with it the operator's loops do it.
+TEST(Onednn, NetworksMayComputeIndices) {
+  if (!is_on("onednn")) GTEST_SKIP() << "onednn is off";
+  const auto backend = open_backend("onednn");
+  OperatorCase one;
+  one.inputs = {{.spec = {DType::i64, {3}}}, {.spec = {DType::i64, {3}}}};
+  EXPECT_THAT(backend->why_not(single_node_graph("Add", one), {}).value_or(""), testing::HasSubstr("not in i64"));
+  Graph graph{.name = "moved rows"};
+  graph.inputs = {{"table", {DType::f32, {5, 2}}}, {"rows", {DType::i64, {3}}}, {"by", {DType::i64, {3}}}};
+  graph.outputs = {"y"};
+  graph.nodes = {{"Add", "moved", {"rows", "by"}, {"indices"}, {}},
+                 {"Gather", "taken", {"table", "indices"}, {"y"}, {}}};
+  EXPECT_EQ(backend->why_not(graph, {}).value_or(""), "");
+  ParameterSet none;
+  const auto run = backend->compile(graph, none, {});
+  run->write(Role::value, "table", Tensor::from<float>({5, 2}, {0, 1, 10, 11, 20, 21, 30, 31, 40, 41}));
+  run->write(Role::value, "rows", Tensor::from<int64_t>({3}, {0, 2, 1}));
+  run->write(Role::value, "by", Tensor::from<int64_t>({3}, {1, 2, 0}));
+  run->forward({});
+  EXPECT_THAT(floats(run->read(Role::value, "y")), ElementsAre(10, 11, 40, 41, 10, 11));
 }
 
 TEST(Onednn, FastLayoutsNeedNoReorderForward) {

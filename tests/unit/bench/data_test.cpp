@@ -8,6 +8,7 @@
 #include "d5/bench/data_case.hpp"
 #include "d5/bench/data_peers.hpp"
 #include "d5/bench/session.hpp"
+#include "d5/datasets/classes.hpp"
 #include "d5/datasets/generators.hpp"
 
 namespace d5 {

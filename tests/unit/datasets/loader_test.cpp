@@ -148,6 +148,39 @@ TEST(Loader, OnlySamplesAreSkipped) {
   }
 }
 
+TEST(Loader, OthersTakeThePlacesOfSamplesThatCannotBeRead) {
+  for (const int threads : {0, 1, 3}) {
+    Loader loader(std::make_shared<Counting>(20, std::set<Index>{3, 13, 19}), sampler("ordered", 20),
+                  {.batch = 5, .threads = threads, .epochs = 1, .on_error = OnError::replace});
+    std::vector<Index> order;
+    while (const Batch* batch = loader.next()) {
+      EXPECT_EQ(batch->size(), 5);
+      const Seen seen = look(*batch);
+      for (size_t r = 0; r < seen.samples.size(); ++r)
+        EXPECT_EQ(seen.values[3 * r], static_cast<float>(seen.samples[r]));
+      order.insert(order.end(), seen.samples.begin(), seen.samples.end());
+    }
+    // Half an epoch after 3 is 13, which is broken as well.
+    EXPECT_THAT(order, ElementsAre(0, 1, 2, 14, 4, 5, 6, 7, 8, 9, 10, 11, 12, 4, 14, 15, 16, 17, 18, 9));
+    EXPECT_EQ(loader.counts().skipped, 3);
+    ASSERT_EQ(loader.counts().first_skipped.size(), 3u);
+    EXPECT_EQ(loader.counts().first_skipped[0].sample, 3);
+    EXPECT_THAT(loader.counts().first_skipped[0].reason, HasSubstr("counted 3"));
+    EXPECT_THAT(loader.counts().first_skipped[0].reason, HasSubstr("sample 14 took its place"));
+  }
+}
+
+TEST(Loader, NobodyMayBeLeftToTakeAPlace) {
+  Loader loader(std::make_shared<Counting>(4, std::set<Index>{0, 1, 2, 3}), sampler("ordered", 4),
+                {.batch = 2, .threads = 1, .epochs = 1, .on_error = OnError::replace});
+  try {
+    loader.next();
+    FAIL() << "no error";
+  } catch (const SampleError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("none of 3 others"));
+  }
+}
+
 TEST(Loader, SkippedSamplesAreLeftOutCountedAndNamed) {
   std::set<Index> broken{0, 3, 9};
   for (Index i = 10; i < 15; ++i) broken.insert(i);  // a whole batch

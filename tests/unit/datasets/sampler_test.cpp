@@ -8,7 +8,9 @@
 #include <map>
 #include <numeric>
 
+#include "counting.hpp"
 #include "d5/core/error.hpp"
+#include "d5/datasets/classes.hpp"
 
 namespace d5 {
 namespace {
@@ -123,6 +125,20 @@ TEST(Sampler, DrawsFollowTheirWeights) {
     const double p = weights[i] / 10, mean = p * double(draws);
     EXPECT_LE(std::abs(counts[i] - mean), 5 * std::sqrt(mean * (1 - p))) << "sample " << i;  // 5 sigma; 0 exactly
   }
+}
+
+// Of what can be read classes 1 and 2 have two samples, class 5 has none, the others have one.
+TEST(Sampler, WeightedDrawsClassesEquallyOften) {
+  const Counting data(13, {5, 10});
+  EXPECT_THAT(balancing_weights(data), ElementsAre(1, 0.5, 0.5, 1, 1, 0, 1, 1, 1, 1, 0, 0.5, 0.5));
+  const auto sampler = sampler_of("weighted", data, 3);
+  EXPECT_EQ(sampler->size(), 13);
+  std::map<Index, double> classes;
+  for (Index epoch = 0; epoch < 1000; ++epoch)
+    for (const Index i : epoch_of(*sampler, epoch)) ++classes[i % 10];
+  EXPECT_EQ(classes.size(), 9u);
+  for (const auto& [name, count] : classes)
+    EXPECT_LE(std::abs(count - 13000.0 / 9), 5 * std::sqrt(13000.0 / 9)) << "class " << name;
 }
 
 TEST(Sampler, ChoiceIsUniform) {

@@ -65,6 +65,44 @@ TEST(Trainer, SameSeedSameWeightsWhateverTheThreads) {
   EXPECT_NE(trained(settings, *on), first);
 }
 
+// Every tenth sample of another set cannot be read.
+class Damaged final : public Dataset {
+ public:
+  explicit Damaged(const Dataset& whole) : whole_(whole) {}
+  const std::vector<Field>& fields() const override { return whole_.fields(); }
+  Index size() const override { return whole_.size(); }
+  void read(Index i, Sample& into) const override {
+    if (i % 10 == 0) throw SampleError("[damaged] no sample {}", i);
+    whole_.read(i, into);
+  }
+  std::string where(Index i) const override { return fmt::format("damaged {}", i); }
+
+ private:
+  const Dataset& whole_;
+};
+
+TEST(Trainer, SamplesThatCannotBeReadAreCountedOrEndIt) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  const std::vector<AugmentationStep> steps{
+      {"normalise", {{"mean", std::vector<double>{0.5}}, {"deviation", std::vector<double>{0.25}}}}};
+  const auto train = settings.train, test = settings.test;
+  settings.train = std::make_shared<const Augmented>(std::make_shared<Damaged>(train->data()), steps, 1);
+  settings.test = std::make_shared<const Augmented>(std::make_shared<Damaged>(test->data()), steps, 1);
+  EXPECT_THROW(Trainer(settings, *on).run(), SampleError);
+  settings.on_error = OnError::skip;
+  Trainer trainer(settings, *on);
+  const TrainingResult result = trainer.run();
+  EXPECT_EQ(result.steps, 2 * 10);
+  EXPECT_EQ(result.samples, 2 * 320);  // batches stay whole
+  EXPECT_EQ(result.skipped.train, 2 * 32);
+  EXPECT_EQ(result.skipped.test, 10);
+  EXPECT_EQ(trainer.test_quality().samples(), 90);
+  EXPECT_EQ(result.skipped.first.size(), 10u);
+  settings.loader_threads = 3;
+  EXPECT_EQ(trained(settings, *on), weights_hash(trainer.parameters()));
+}
+
 std::vector<std::string> other_backends() {
   std::vector<std::string> names;
   for (const BackendStatus& status : backend_statuses())
