@@ -63,6 +63,29 @@ def train(*words):
     return result, (records(result) or [None])[0]
 
 
+def damaged():
+    """A set in which one record of the training and one of the test (the last tenth) are damaged."""
+    result = run("data", "convert", "generated-images", "damaged.tfrecord", "--option", "size=400", "--option", "classes=4",
+                 "--option", "channels=1", "--option", "height=8", "--option", "width=8")
+    expect(result.returncode == 0, "data convert", result.stdout + result.stderr)
+    file = Path(folder, "damaged.tfrecord")
+    data, at = bytearray(file.read_bytes()), 0
+    for record in range(400):
+        length, = struct.unpack_from("<Q", data, at)
+        if record in (7, 390):
+            data[at + 12 + length // 2] ^= 0x55
+        at += 12 + length + 4
+    file.write_bytes(data)
+    words = ["--dataset", file.name, "--options", "", "--samples", "-1", "--test-samples", "-1", "--epochs", "2", "--backend", backends[0]]
+    result, record = train(*words)
+    expect(result.returncode == 1 and "damaged.tfrecord, record 7: its sum is wrong" in record["reason"],
+           "a damaged sample ends a training, and is named", result.stdout + result.stderr)
+    result, record = train(*words, "--on-error", "skip")
+    skipped = record["details"]["training"]["skipped"]
+    expect(result.returncode == 0 and (skipped["train"], skipped["test"]) == (2, 1) and "record 7" in skipped["first"][0],
+           "or others take its place, and it is counted", result.stdout + result.stderr)
+
+
 # Long enough to be killed in: 2000 steps of 20 epochs, and a checkpoint every 7.
 KILLED = ["--epochs", "20", "--every", "7"]
 
@@ -211,6 +234,8 @@ with tempfile.TemporaryDirectory() as folder:
     expect(Path(folder, "little.onnx").exists(), "exports ONNX")
     result = run("net", "little.onnx", "--backend", first, "--mode", "check", "--quiet")
     expect(result.returncode == 0, "what was exported runs", result.stdout + result.stderr)
+
+    damaged()
 
     drifting = ["--epochs", "1", "--trajectory", "drift", "--trajectory-every", "20"]
     result = run("train", *little([*drifting, "--backend", ",".join(backends)]), "--json", "--quiet", "-o", "drift-records")
