@@ -125,7 +125,22 @@ std::vector<std::string> mpirun_command(int ranks, const LaunchOptions& options,
   return command;
 }
 
-LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command) {
+// Jobs that begin and end at the same time would make and remove one and the same folder of Open MPI's.
+LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command)
+    : folder_((std::filesystem::temp_directory_path() / "d5-ranks-XXXXXX").string()) {
+  if (!mkdtemp(folder_.data())) throw Error("[mpirun] {} cannot be made: {}", folder_, std::strerror(errno));
+  try {
+    start(command);
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+void LaunchedRanks::start(const std::vector<std::string>& command) {
+  std::vector<std::string> variables{"TMPDIR=" + folder_};
+  for (char** variable = environ; *variable; ++variable)
+    if (!std::string_view(*variable).starts_with("TMPDIR=")) variables.emplace_back(*variable);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw Error("[mpirun] no pipe: {}", std::strerror(errno));
   posix_spawn_file_actions_t actions;
@@ -133,16 +148,19 @@ LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command) {
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  const int error = posix_spawnp(&pid_, words[0], &actions, nullptr, words.data(), environ);
+  const auto pointers = [](const std::vector<std::string>& texts) {
+    std::vector<char*> all;
+    for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
+    all.push_back(nullptr);
+    return all;
+  };
+  const int error = posix_spawnp(&pid_, command.front().c_str(), &actions, nullptr, pointers(command).data(),
+                                 pointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   output_ = ends[0];
   if (error == 0) return;
   pid_ = -1;
-  close(output_);
   throw Error("[mpirun] {} cannot be started: {}", command.front(), std::strerror(error));
 }
 
@@ -161,6 +179,8 @@ void LaunchedRanks::end() noexcept {
   pid_ = -1;
   if (output_ >= 0) close(output_);
   output_ = -1;
+  std::error_code unused;
+  std::filesystem::remove_all(folder_, unused);
 }
 
 bool LaunchedRanks::next_line(std::string& line) {

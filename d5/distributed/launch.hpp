@@ -43,7 +43,9 @@ class LaunchedRanks {
   void remember(const std::string& line);  // of what is not understood otherwise
 
  private:
+  void start(const std::vector<std::string>& command);
   void end() noexcept;
+  std::string folder_;  // for the launcher's own files
   int pid_ = -1, output_ = -1, status_ = 0;
   std::string pending_;
   std::vector<std::string> log_;

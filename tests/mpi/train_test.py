@@ -78,7 +78,7 @@ optimizer = "momentum:learning_rate=0.01"
                 self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
                 trials = [r for r in map(json.loads, result.stdout.splitlines()) if r["kind"] == "train"]
                 self.assertEqual({tuple(t["details"]["search"]["hosts"]) for t in trials}, {(n,) for n in names})
-                self.assertEqual([t["status"] for t in trials], ["passed"] * 4)
+                self.assertEqual([t["status"] for t in trials], ["passed"] * 4, [t["reason"] for t in trials])
                 here = subprocess.run([*words, "-o", f"{folder}/here"], capture_output=True, text=True, timeout=120)
                 self.assertEqual(here.returncode, 0, here.stdout + here.stderr)
                 hashes = lambda text: {(r["case"]["batch"], r["details"]["training"]["weights_hash"])
