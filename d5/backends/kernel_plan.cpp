@@ -26,8 +26,9 @@ FoundKernel find_kernel(const KernelSetup& setup, const FindKernel& find) {
     found.reason = "no kernel for it";
   else
     found.reason = found.kernel->why_not(setup).value_or("");
-  const bool indices = computes_indices(setup), wished = setup.options.fallback == Fallback::reference;
-  if (!found.reason.empty() && setup.followers.empty() && (indices || wished)) {
+  if (found.reason.empty() || !setup.followers.empty()) return found;
+  const bool indices = computes_indices(setup);
+  if (indices || setup.options.fallback == Fallback::reference) {
     // The reference computes in double whatever the case asks for, so it is asked as if math were strict.
     found = {make_kernel("reference", setup.node.op, "builtin"), !indices, ""};
     found.reason = found.kernel->why_not(setup).value_or("");

@@ -71,7 +71,7 @@ class Loader::Work {
   bool can_claim() const { return claimed_ < end_ && claimed_ < released_ + static_cast<Index>(slots_.size()); }
   Chunk claim();
   std::vector<Failure> fill(const Chunk&);
-  void read_row(Slot&, Index row, Index sample);
+  std::optional<Failure> read_row(Slot&, Index row, Index sample);
   Failure failure(Index row, Index sample, const char* what, bool of_the_sample) const;
   void replace(Slot&, Failure&);
   void finish(const Chunk&, std::vector<Failure>, double seconds);
@@ -194,26 +194,31 @@ Loader::Work::Failure Loader::Work::failure(Index row, Index sample, const char*
                         : std::make_exception_ptr(Error("[loader] " + reason))};
 }
 
-void Loader::Work::read_row(Slot& slot, Index row, Index sample) {
+std::optional<Loader::Work::Failure> Loader::Work::read_row(Slot& slot, Index row, Index sample) try {
   Sample& into = slot.rows[static_cast<size_t>(row)];
   data_->read(slot.epoch, sample, into);
   for (size_t f = 0; f < into.size(); ++f)
     if (into[f].data() != static_cast<char*>(slot.tensors[f].data()) + static_cast<size_t>(row) * field_bytes_[f])
       throw Error("the data set put a tensor of its own in place of the row that it was to write");
+  return {};
+} catch (const SampleError& error) {
+  return failure(row, sample, error.what(), true);
+} catch (const std::exception& error) {
+  return failure(row, sample, error.what(), false);
+} catch (...) {
+  return failure(row, sample, "an exception that says nothing", false);
 }
 
 // By position, so the same for any number of threads; half an epoch later, so that no batch holds a sample twice unless
 // it is a large part of the epoch.
-void Loader::Work::replace(Slot& slot, Failure& lost) {
+void Loader::Work::replace(Slot& slot, Failure& lost) try {
   const Index samples = sampler_->size(), position = slot.number * options_.batch + lost.row;
-  for (Index tried = 0; tried < std::min(samples - 1, most_replacements); ++tried) {
+  const Index others = std::min(samples - 1, most_replacements);
+  for (Index tried = 0; tried < others; ++tried) {
     const Index other = sampler_->at(slot.epoch, (position + samples / 2 + tried) % samples);
-    try {
-      read_row(slot, lost.row, other);
-    } catch (const SampleError&) {
-      continue;
-    } catch (const std::exception& error) {
-      lost = failure(lost.row, other, error.what(), false);
+    if (const auto failed = read_row(slot, lost.row, other)) {
+      if (!failed->error) continue;
+      lost = *failed;
       return;
     }
     slot.wanted[static_cast<size_t>(lost.row)] = other;
@@ -221,9 +226,9 @@ void Loader::Work::replace(Slot& slot, Failure& lost) {
     lost.replaced = true;
     return;
   }
-  lost.error =
-      std::make_exception_ptr(SampleError("[loader] {}; and none of {} others that might take its place can be read",
-                                          lost.reason, std::min(samples - 1, most_replacements)));
+  throw SampleError("[loader] {}; and none of {} others that might take its place can be read", lost.reason, others);
+} catch (...) {
+  lost.error = std::current_exception();
 }
 
 std::vector<Loader::Work::Failure> Loader::Work::fill(const Chunk& chunk) {
@@ -238,17 +243,11 @@ std::vector<Loader::Work::Failure> Loader::Work::fill(const Chunk& chunk) {
   for (Index r = 0; r < chunk.count && !stop_.load(std::memory_order_relaxed); ++r) {
     const Index row = chunk.first + r, sample = wanted[static_cast<size_t>(r)];
     if (r + expected_ahead < chunk.count) data_->expect(wanted[static_cast<size_t>(r + expected_ahead)]);
-    try {
-      read_row(slot, row, sample);
-    } catch (const SampleError& error) {
-      failures.push_back(failure(row, sample, error.what(), true));
-      if (options_.on_error == OnError::replace) replace(slot, failures.back());
-    } catch (const std::exception& error) {
-      failures.push_back(failure(row, sample, error.what(), false));
-    } catch (...) {
-      failures.push_back(failure(row, sample, "an exception that says nothing", false));
-    }
-    if (!failures.empty() && failures.back().error) break;
+    auto failed = read_row(slot, row, sample);
+    if (!failed) continue;
+    if (!failed->error && options_.on_error == OnError::replace) replace(slot, *failed);
+    failures.push_back(std::move(*failed));
+    if (failures.back().error) break;
   }
   return failures;
 }

@@ -31,9 +31,11 @@ std::unique_ptr<Sampler> make_sampler(const std::string& name, Index samples, ui
 
 std::unique_ptr<Sampler> sampler_of(const std::string& name, const Dataset& data, uint64_t seed) {
   Attributes values;
-  if (name == "weighted") values.set("weights", balancing_weights(data));
-  if (name == "bucket")
-    throw UsageError("[sampler bucket] wants a length for each sample, which only a program can give");
+  for (const DataOption& option : registered<samplers>(name).options) {
+    if (option.name == "weights") values.set("weights", balancing_weights(data));
+    if (option.name == "lengths")
+      throw UsageError("[sampler {}] wants a length for each sample, which only a program can give", name);
+  }
   return make_sampler(name, data.size(), seed, values);
 }
 
