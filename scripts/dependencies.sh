@@ -19,8 +19,8 @@ source scripts/common.sh
 
 onednn_release=2023.2.0 # oneDNN 3.2 that needs libgomp and nothing else
 torch_release=2.15.0
-# What `import torch` and torch.compile want beside the wheel, for the test of the worker in Python; 10 MB to fetch.
-torch_packages=(typing_extensions sympy 'mpmath<1.4' networkx jinja2 markupsafe filelock fsspec)
+# What `import torch` and torch.compile want beside the wheel, for the test of the worker in Python; 11 MB to fetch.
+torch_packages=(typing_extensions sympy 'mpmath<1.4' networkx jinja2 markupsafe filelock fsspec 'setuptools>=77')
 cuda_release=13.4.92 # libcudart and libcupti, which the wheel's libraries are linked to even without a device
 onnxruntime_release=1.31.1
 prefix=$PWD/build/dependencies
@@ -95,6 +95,7 @@ has_jsonschema() {
   "$python" -c 'import jsonschema' 2>/dev/null
 }
 
+has_python_header() { [[ -e $(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null)/Python.h ]]; }
 has_venv() { python3 -c 'import venv, ensurepip' 2>/dev/null; }
 
 needed=() wanted=()
@@ -129,6 +130,7 @@ if [[ $tests ]]; then
   can_fuzz || wanted+=(clang libclang-rt-dev)
   present clang-format || wanted+=(clang-format)
   [[ ! $onnxruntime ]] || /usr/bin/python3 -c 'import numpy' 2>/dev/null || wanted+=(python3-numpy) # its wheel wants it
+  [[ ! $torch ]] || has_python_header || wanted+=(libpython3-dev) # torch.compile wants it
   present /usr/share/libonnx-testdata || wanted+=(libonnx-testdata) # ONNX's own suites of tests
 fi
 fetch_onednn=
@@ -151,7 +153,7 @@ fi
 
 # Beside our own wheel alone: another PyTorch has them.
 fetch_torch_packages=
-if [[ $tests && $torch && ! -e $prefix/torch-packages ]] && [[ $fetch_torch || -e $prefix/torch-$torch_release ]]; then
+if [[ $tests && $torch && $(cat "$prefix/torch-packages" 2>/dev/null) != "${torch_packages[*]}" ]] && [[ $fetch_torch || -e $prefix/torch-$torch_release ]]; then
   fetch_torch_packages=1
 fi
 
@@ -248,7 +250,7 @@ fetch() {
   shift
   echo "pip install $* into build/dependencies"
   [[ -x $prefix/python/bin/pip ]] || python3 -m venv "$prefix/python"
-  "$prefix/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-warn-script-location \
+  "$prefix/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --ignore-installed --no-warn-script-location \
     --prefix "$prefix" "$@" ||
     die "$part could not be fetched from the Python package index. Without it: --without $part"
 }
@@ -268,7 +270,7 @@ fi
 
 if [[ $fetch_torch_packages ]]; then
   fetch torch "${torch_packages[@]}"
-  touch "$prefix/torch-packages"
+  echo "${torch_packages[*]}" >"$prefix/torch-packages"
 fi
 
 # Debian 13's package of ONNX Runtime's headers, unpacked into build/dependencies: from this release's archive, or with

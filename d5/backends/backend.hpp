@@ -147,6 +147,8 @@ class Backend {
   virtual std::unique_ptr<Executable> compile(const Graph&, ParameterSet&, const CompileOptions&) = 0;
   virtual Facts facts() const = 0;  // library, version, ISA, threads, ...
   virtual Memory& memory(const std::string& /*device*/) { return host_memory(); }
+  // Of the host, from where copies to the device are fastest: where batches are made.
+  virtual Memory& staging_memory(const std::string& /*device*/) { return host_memory(); }
   virtual std::unique_ptr<DeviceProbe> probe(const std::string& /*device*/) { return nullptr; }  // null: the host's
   // On the clock of the device that the last compile() was for.
   virtual Mark mark() { return {std::chrono::steady_clock::now()}; }

@@ -41,6 +41,7 @@ class WrappedBackend : public Backend {
   }
   Facts facts() const override { return inner_->facts(); }
   Memory& memory(const std::string& device) override { return inner_->memory(device); }
+  Memory& staging_memory(const std::string& device) override { return inner_->staging_memory(device); }
   std::unique_ptr<DeviceProbe> probe(const std::string& device) override { return inner_->probe(device); }
   Mark mark() override { return inner_->mark(); }
   double seconds(const Mark& from, const Mark& to) override { return inner_->seconds(from, to); }

@@ -60,6 +60,7 @@ std::string own_output(const Graph& graph) {
 TrainingFrame::TrainingFrame(TrainingSettings settings, Backend& backend)
     : settings_(std::move(settings)),
       backend_(backend),
+      staging_(backend.staging_memory(settings_.compile.device)),
       set_(settings_.compute, backend.memory(settings_.compile.device)),
       order_(sampler_of(settings_.sampler, settings_.train->data(), settings_.seed)) {
   const TrainingSettings& s = settings_;
@@ -226,7 +227,8 @@ bool TrainingFrame::run_epoch() {
                  .threads = settings_.loader_threads,
                  .on_error = settings_.on_error == OnError::fail ? OnError::fail : OnError::replace,
                  .first_epoch = epoch_,
-                 .first_batch = batch_});
+                 .first_batch = batch_,
+                 .memory = &staging_});
   while (batch_ < batches) {
     run_step(loader);
     if (diverged()) return false;
@@ -292,11 +294,12 @@ void TrainingFrame::test() {
                   {.batch = std::min(micro_, order->size()),
                    .threads = settings_.loader_threads,
                    .epochs = 1,
-                   .on_error = settings_.on_error});
+                   .on_error = settings_.on_error,
+                   .memory = &staging_});
     for (Index number = 0; const Batch* batch = loader.next(); ++number) test_batch(*batch, number);
     counts = loader.counts();
   }
-  result_.skipped.test = skipped_by_all(counts);
+  result_.skipped.test = note_skipped(counts);
   scheme_->sum_over_ranks(test_->sums());
   scheme_->end_test(set_);
   set_.touch();
@@ -305,7 +308,7 @@ void TrainingFrame::test() {
   result_.test_seconds += now_seconds() - begin;
 }
 
-Index TrainingFrame::skipped_by_all(const LoaderCounts& counts) {
+Index TrainingFrame::note_skipped(const LoaderCounts& counts) {
   if (settings_.on_error == OnError::fail) return 0;
   for (const Skipped& one : counts.first_skipped)
     if (auto& first = result_.skipped.first; first.size() < 10 && std::ranges::find(first, one.reason) == first.end())
@@ -317,7 +320,7 @@ Index TrainingFrame::skipped_by_all(const LoaderCounts& counts) {
 
 void TrainingFrame::end_epoch(bool whole) {
   scheme_->sum_over_ranks(train_->sums());
-  result_.skipped.train += skipped_by_all(std::exchange(epoch_counts_, {}));
+  result_.skipped.train += note_skipped(std::exchange(epoch_counts_, {}));
   test();
   if (whole) qualities_.push_back(test_->value());
   result_.curve.push_back({epoch_, step_, elapsed(), train_->loss(), train_->value(), test_->loss(), test_->value(),

@@ -134,6 +134,7 @@ class TrainingFrame {
 
   TrainingSettings settings_;
   Backend& backend_;
+  Memory& staging_;                         // of batches
   ParameterSet set_;                        // what events and schemes see
   Index micro_ = 0;                         // samples of a micro-batch
   Index epoch_ = 0, batch_ = 0, step_ = 0;  // where the next micro-batch is; steps done
@@ -153,7 +154,7 @@ class TrainingFrame {
   void run_step(Loader&);
   void test();
   void end_epoch(bool whole);
-  Index skipped_by_all(const LoaderCounts&);
+  Index note_skipped(const LoaderCounts&);
   std::string interrupted(bool between_epochs);  // why it ends within an epoch; empty: it goes on
   void save();
   void load();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every backend x operator x case x dtype, forward and gradient, against the oracle; prints a table and the reason of
 // everything that is unsupported. Exit status 1 when one case fails.
-//   conformance [--operator A,B] [--device cpu] [--shard 1/2] [--json] [BACKEND...]
+//   conformance [--operator A,B] [--dtype A,B] [--device cpu] [--shard 1/2] [--json] [BACKEND...]
 // --shard I/N: the I-th of N equal parts; --json: one object a line instead of the table.
 #include <fmt/core.h>
 
@@ -18,7 +18,7 @@ namespace d5 {
 namespace {
 
 struct Options {
-  std::vector<std::string> backends, operators;
+  std::vector<std::string> backends, operators, dtypes;
   std::string device = "cpu";
   size_t shard = 1, shards = 1;
   bool json = false;
@@ -47,6 +47,8 @@ Options parse(const std::vector<std::string>& arguments) {
     };
     if (word == "--operator") {
       options.operators = split(value());
+    } else if (word == "--dtype") {
+      options.dtypes = split(value());
     } else if (word == "--device") {
       options.device = value();
     } else if (word == "--json") {
@@ -58,12 +60,13 @@ Options parse(const std::vector<std::string>& arguments) {
         throw UsageError("[conformance] --shard is '{}'; legal: I/N with 1 <= I <= N", text);
     } else if (word.starts_with("-")) {
       fail_unknown("[conformance]", "option", word,
-                   std::vector<std::string>{"--operator", "--device", "--shard", "--json"});
+                   std::vector<std::string>{"--operator", "--dtype", "--device", "--shard", "--json"});
     } else {
       options.backends.push_back(word);
     }
   }
   for (const std::string& op : options.operators) registered<operators>(op);
+  for (const std::string& dtype : options.dtypes) parse_dtype(dtype);
   if (options.operators.empty()) options.operators = registry_names(operators::kind);
   if (options.backends.empty())
     for (const BackendStatus& status : backend_statuses())
@@ -123,6 +126,7 @@ int run(const Options& options) {
   for (const std::string& backend : options.backends) {
     int passed_here = 0;
     for (const ConformanceCell& cell : cells) {
+      if (!options.dtypes.empty() && std::ranges::find(options.dtypes, cell.dtype) == options.dtypes.end()) continue;
       Tally tally;
       for (const Json& fields : conformance_cases(cell, backend, options.device, {"fast", "plain"}, usable_cores()))
         check(fields, tally);

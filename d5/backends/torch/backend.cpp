@@ -44,6 +44,7 @@ class TorchBackend final : public Backend {
 
   Facts facts() const override { return library_facts(); }
   Memory& memory(const std::string& device) override { return memory_of(device_of(device)); }
+  Memory& staging_memory(const std::string& device) override { return staging_memory_of(device_of(device)); }
   std::unique_ptr<DeviceProbe> probe(const std::string& device) override { return make_probe(device_of(device)); }
 
   Mark mark() override {

@@ -36,6 +36,19 @@ struct Slot {
   std::shared_ptr<BackwardEvents> events;     // where this forward's graph is observed
 };
 
+Convolutions convolutions_of(const Graph& graph, const Plan& plan, const CompileOptions& options, at::Device device) {
+  Convolutions found;
+  if (!device.is_cuda()) return found;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (graph.nodes[n].op != "Conv" && graph.nodes[n].op != "ConvTranspose") continue;
+    const DType dtype = plan.values[plan.nodes[n].inputs.front()].spec.dtype;
+    found.any = true;
+    found.direct |= options.math == Math::strict && dtype != DType::bf16;
+    found.bf16 |= dtype == DType::bf16;
+  }
+  return found;
+}
+
 class TorchExecutable final : public Executable, public KeepsValues {
  public:
   TorchExecutable(const Graph& graph, ParameterSet& parameters, const CompileOptions& options, at::Device device)
@@ -43,7 +56,7 @@ class TorchExecutable final : public Executable, public KeepsValues {
         options_(options),
         device_(device),
         plan_(graph_, options_, device, &position_),
-        switches_{options.math, options.deterministic, wants_direct_convolutions()},
+        switches_{options.math, options.deterministic, convolutions_of(graph_, plan_, options, device)},
         parameters_(parameters),
         in_set_(plan_.values.size()),
         account_{graph.name, device.is_cpu() ? options.memory_limit : 0} {
@@ -220,14 +233,6 @@ class TorchExecutable final : public Executable, public KeepsValues {
   }
 
  private:
-  bool wants_direct_convolutions() const {
-    if (options_.math != Math::strict || !device_.is_cuda()) return false;
-    for (size_t n = 0; n < graph_.nodes.size(); ++n)
-      if (graph_.nodes[n].op == "Conv" || graph_.nodes[n].op == "ConvTranspose")
-        if (bits(plan_.values[plan_.nodes[n].inputs.front()].spec.dtype) >= 32) return true;
-    return false;
-  }
-
   Slot& at(int slot) {
     if (slot < 0 || slot >= options_.slots)
       throw Error("[executable] slot {} was asked for; legal are 0 to {}", slot, options_.slots - 1);
@@ -441,6 +446,7 @@ std::optional<std::string> why_not_graph(const Graph& graph, const CompileOption
   try {
     const Position position;
     const Plan plan(graph, options, device, &position);
+    if (auto reason = why_not_convolutions(convolutions_of(graph, plan, options, device))) return reason;
     return refusal(graph, options, device);
   } catch (const UsageError&) {
     throw;

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/env.h>
 #include <dlfcn.h>
 #include <torch/version.h>
 
@@ -57,16 +58,14 @@ std::string device_name(int index) {
   return get && get(name, sizeof name - 1, index) == 0 ? name : "unknown";
 }
 
-class DeviceMemory final : public Memory {
+// Blocks of the library's own allocators: what they cache is not missing elsewhere.
+class LibraryMemory : public Memory {
  public:
-  explicit DeviceMemory(at::Device device) : device_(device) {}
-  std::string device() const override { return device_.str(); }
+  explicit LibraryMemory(at::TensorOptions where) : where_(where.dtype(at::kByte)) {}
 
-  // Through the library's own allocator: what it caches is not missing elsewhere.
   void* allocate(size_t bytes) override {
     return guarded("memory", [&] {
-      at::Tensor block =
-          at::empty({static_cast<int64_t>(std::max(bytes, alignment_bytes))}, at::dtype(at::kByte).device(device_));
+      at::Tensor block = at::empty({static_cast<int64_t>(std::max(bytes, alignment_bytes))}, where_);
       void* pointer = block.data_ptr();
       const std::scoped_lock lock(mutex_);
       blocks_.emplace(pointer, std::move(block));
@@ -77,6 +76,17 @@ class DeviceMemory final : public Memory {
     const std::scoped_lock lock(mutex_);
     blocks_.erase(pointer);
   }
+
+ private:
+  at::TensorOptions where_;
+  std::mutex mutex_;
+  std::map<void*, at::Tensor> blocks_;
+};
+
+class DeviceMemory final : public LibraryMemory {
+ public:
+  explicit DeviceMemory(at::Device device) : LibraryMemory(at::device(device)), device_(device) {}
+  std::string device() const override { return device_.str(); }
   void upload(void* to, const void* from, size_t bytes) override {
     guarded("memory", [&] { part(to, bytes, device_).copy_(part(const_cast<void*>(from), bytes, at::kCPU)); });
   }
@@ -88,10 +98,15 @@ class DeviceMemory final : public Memory {
   static at::Tensor part(void* data, size_t bytes, at::Device device) {
     return wrap(data, DType::u8, {static_cast<Index>(bytes)}, device);
   }
-
   at::Device device_;
-  std::mutex mutex_;
-  std::map<void*, at::Tensor> blocks_;
+};
+
+class PageLockedMemory final : public LibraryMemory {
+ public:
+  PageLockedMemory() : LibraryMemory(at::TensorOptions().pinned_memory(true)) {}
+  std::string device() const override { return host_memory().device(); }
+  void upload(void* to, const void* from, size_t bytes) override { host_memory().upload(to, from, bytes); }
+  void download(void* to, const void* from, size_t bytes) override { host_memory().download(to, from, bytes); }
 };
 
 // setAllowBF16ReductionCuBLAS took a flag before 2.9 and takes an enumeration since; false is its strictest value that
@@ -212,22 +227,44 @@ std::optional<std::string> why_not_math(Math math, at::Device device) {
   return {};
 }
 
+namespace {
+
+// Only cuDNN's older interface, asked to repeat itself, takes its default algorithms, of which none is Winograd's or a
+// Fourier transform; but it sums bf16 in bf16. LibTorch looks at the variable at the first convolution of a process.
+std::optional<bool> older_interface;
+
+void choose_interface(const Convolutions& convolutions) {
+  if (!convolutions.any || older_interface) return;
+  if (convolutions.direct) setenv("TORCH_CUDNN_V8_API_DISABLED", "1", 0);
+  older_interface = c10::utils::check_env("TORCH_CUDNN_V8_API_DISABLED") == true;
+}
+
+}  // namespace
+
+std::optional<std::string> why_not_convolutions(const Convolutions& convolutions) {
+  const bool older = older_interface.value_or(convolutions.direct);
+  if (convolutions.bf16 && older)
+    return "convolutions of bf16 beside strict ones of other types in one process: cuDNN's interface for those sums in "
+           "bf16";
+  if (convolutions.direct && !older)
+    return "strict convolutions after others in one process: cuDNN may use transforms there";
+  return {};
+}
+
 void use(const Switches& switches) {
   static std::optional<Switches> now;
   if (now == switches) return;
-  const auto& [math, deterministic, direct_convolutions] = switches;
+  const auto& [math, deterministic, convolutions] = switches;
   // cuBLAS repeats itself with a workspace of a fixed size alone, and LibTorch refuses it otherwise.
   if (deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
-  // Only cuDNN's older interface, asked to repeat itself, takes its default algorithms, of which none is Winograd's or
-  // a Fourier transform. LibTorch looks at this at the first convolution of a process.
-  if (direct_convolutions) setenv("TORCH_CUDNN_V8_API_DISABLED", "1", 0);
   at::Context& context = at::globalContext();
   context.setFloat32MatmulPrecision(math == Math::bf16 ? "medium" : math == Math::tf32 ? "high" : "highest");
   context.setAllowTF32CuDNN(math == Math::tf32);
   context.setDeterministicAlgorithms(deterministic, false);
-  context.setDeterministicCuDNN(deterministic || direct_convolutions);
+  choose_interface(convolutions);
+  context.setDeterministicCuDNN(deterministic || convolutions.direct);
   // As its users do for speed: the first call of a shape tries what there is.
-  context.setBenchmarkCuDNN(!deterministic && !direct_convolutions);
+  context.setBenchmarkCuDNN(!deterministic && !convolutions.direct);
   now = switches;
 }
 
@@ -239,6 +276,12 @@ Memory& memory_of(at::Device device) {
   auto& memory = memories[device.index()];
   if (!memory) memory = std::make_unique<DeviceMemory>(device);
   return *memory;
+}
+
+Memory& staging_memory_of(at::Device device) {
+  if (!device.is_cuda()) return host_memory();
+  static PageLockedMemory memory;
+  return memory;
 }
 
 Facts library_facts() {

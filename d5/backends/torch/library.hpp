@@ -29,18 +29,28 @@ at::Tensor wrap(const Tensor& host);
 at::MemoryFormat channels_last_format(size_t rank);  // of 4 or 5 axes
 
 std::optional<std::string> why_not_math(Math, at::Device);
+// On CUDA; a graph may have several kinds.
+struct Convolutions {
+  bool any = false;
+  bool direct = false;  // none by transforms
+  bool bf16 = false;
+  bool operator==(const Convolutions&) const = default;
+};
 // Of the whole process; cheap where nothing changes.
 struct Switches {
   Math math = Math::strict;
   bool deterministic = false;
-  bool direct_convolutions = false;  // on CUDA: none by transforms
+  Convolutions convolutions;
   bool operator==(const Switches&) const = default;
 };
 void use(const Switches&);
+// Because of what the process convolved before, or of each other.
+std::optional<std::string> why_not_convolutions(const Convolutions&);
 
 // With D5_TORCH_HOST_AS_DEVICE in the environment the host's memory is one of a device, called "cpu": what others may
 // only reach by copies. Tests see so what happens on a device where there is none.
 Memory& memory_of(at::Device);
+Memory& staging_memory_of(at::Device);  // of a GPU: page-locked
 Facts library_facts();
 
 // Exceptions of the library become Errors of ours, one line each.

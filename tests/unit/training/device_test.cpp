@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training where parameters lie on a device: on every CUDA device's kind that is there, and always on the host's memory
 // behind the interface of a device's, which the host reaches by copies alone.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +54,30 @@ ParameterSet parameters_in(Memory& memory, DType compute = DType::f32, bool in_o
     set.master(p.name).copy_from(values);
   }
   return set;
+}
+
+// What the driver says of memory of the host: 0 where it is page-locked.
+int page_lock_status(void* pointer) {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const auto flags = reinterpret_cast<int (*)(unsigned*, void*)>(dlsym(driver, "cuMemHostGetFlags"));
+  unsigned found = 0;
+  return flags ? flags(&found, pointer) : -1;
+}
+
+TEST_F(DeviceTraining, BatchesForAGpuAreMadeInPageLockedMemory) {
+  EXPECT_EQ(&torch_->staging_memory("cpu"), &host_memory());
+  for (const std::string& device : devices_) {
+    Memory& staging = torch_->staging_memory(device);
+    EXPECT_TRUE(staging.is_host());
+    const Tensor batch(DType::f32, {64, 100}, staging);
+    fill_uniform(batch, Rng(1, 1), -1, 1);
+    const Tensor there = batch.to(torch_->memory(device));
+    EXPECT_THAT(there.to(host_memory()).values<float>(), testing::ElementsAreArray(batch.values<float>()));
+    if (device != "cpu") {
+      EXPECT_EQ(page_lock_status(batch.data()), 0);
+      EXPECT_NE(page_lock_status(Tensor(DType::f32, {64, 100}).data()), 0);
+    }
+  }
 }
 
 std::vector<float> on_host(const Tensor& t) {
