@@ -43,7 +43,7 @@ Convolutions convolutions_of(const Graph& graph, const Plan& plan, const Compile
     if (graph.nodes[n].op != "Conv" && graph.nodes[n].op != "ConvTranspose") continue;
     const DType dtype = plan.values[plan.nodes[n].inputs.front()].spec.dtype;
     found.any = true;
-    found.direct |= options.math == Math::strict && dtype != DType::bf16;
+    found.direct |= options.math == Math::strict && bits(dtype) >= 32;
     found.bf16 |= dtype == DType::bf16;
   }
   return found;

@@ -244,10 +244,9 @@ void choose_interface(const Convolutions& convolutions) {
 std::optional<std::string> why_not_convolutions(const Convolutions& convolutions) {
   const bool older = older_interface.value_or(convolutions.direct);
   if (convolutions.bf16 && older)
-    return "convolutions of bf16 beside strict ones of other types in one process: cuDNN's interface for those sums in "
-           "bf16";
+    return "convolutions of bf16 beside strict ones of f32 in one process: cuDNN's interface for those sums in bf16";
   if (convolutions.direct && !older)
-    return "strict convolutions after others in one process: cuDNN may use transforms there";
+    return "strict convolutions of f32 after others in one process: cuDNN may use transforms there";
   return {};
 }
 

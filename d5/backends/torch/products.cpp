@@ -108,14 +108,18 @@ std::string chosen_backend(const Setup& setup, const Sliding& s) {
       list(s.dilation), s.transposed, list(s.output_padding), s.groups, std::nullopt));
 }
 
-std::string narrow_bias(const Setup& setup, const std::string& backend) {
-  return setup.has(2) && backend == "cudnn" ? "cuDNN's result is stored before the bias is added" : "";
+constexpr const char* f16_of_cudnn = "cuDNN may convolve f16 by transforms, or add parts of a sum in f16";
+
+std::string narrow_forward_of(const Setup& setup, const std::string& backend) {
+  if (backend != "cudnn") return "";
+  if (setup.dtype() == DType::f16) return f16_of_cudnn;
+  return setup.has(2) ? "cuDNN's result is stored before the bias is added" : "";
 }
 
 // oneDNN computes f16 forward alone; the library's own loops add in f16.
 std::string narrow_f16(const Setup& setup) {
-  const bool own = setup.device.is_cpu() && setup.dtype() == DType::f16;
-  return own ? "torch's own convolution on the CPU adds in f16" : "";
+  if (setup.dtype() != DType::f16) return "";
+  return setup.device.is_cpu() ? "torch's own convolution on the CPU adds in f16" : f16_of_cudnn;
 }
 
 Prepared convolution(const Setup& setup) {
@@ -136,7 +140,7 @@ Prepared convolution(const Setup& setup) {
           function,
           true,
           "",
-          narrow_bias(setup, backend),
+          narrow_forward_of(setup, backend),
           narrow_f16(setup)};
 }
 
@@ -166,7 +170,7 @@ Prepared transposed_convolution(const Setup& setup) {
   const std::string backend =
       chosen_backend(setup, {stride, fits ? pad : none, dilation, fits ? extra : none, groups, true});
   const std::string function = "aten::convolution transposed (" + backend + ")",
-                    narrow_forward = backend == "cudnn" ? narrow_bias(setup, backend) : narrow_f16(setup);
+                    narrow_forward = backend == "cudnn" ? narrow_forward_of(setup, backend) : narrow_f16(setup);
   if (fits)
     return {[=](Inputs in, Outputs out) {
               out[0] = at::convolution(in[0], in[1], bias(in), stride, pad, dilation, true, extra, groups);
