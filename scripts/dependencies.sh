@@ -128,6 +128,7 @@ if [[ $tests ]]; then
   need python3 python3
   has_jsonschema || needed+=(python3-jsonschema)
   can_fuzz || wanted+=(clang libclang-rt-dev)
+  present llvm-symbolizer || wanted+=(llvm) # names in what sanitizers report
   present clang-format || wanted+=(clang-format)
   [[ ! $onnxruntime ]] || /usr/bin/python3 -c 'import numpy' 2>/dev/null || wanted+=(python3-numpy) # its wheel wants it
   [[ ! $torch ]] || has_python_header || wanted+=(libpython3-dev) # torch.compile wants it
