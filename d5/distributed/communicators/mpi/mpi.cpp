@@ -8,6 +8,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <sstream>
 #include <thread>
 
 namespace d5 {
@@ -132,6 +133,28 @@ using Revoke = int (*)(MPI_Comm);
 using Shrink = int (*)(MPI_Comm, MPI_Comm*);
 Revoke revoke_function() { return reinterpret_cast<Revoke>(dlsym(RTLD_DEFAULT, "MPIX_Comm_revoke")); }
 Shrink shrink_function() { return reinterpret_cast<Shrink>(dlsym(RTLD_DEFAULT, "MPIX_Comm_shrink")); }
+
+// "Open MPI v4.1.4, package: ..." and "MPICH Version:      5.0.2\n..." without what follows, in single spaces.
+std::string library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string all(text, static_cast<size_t>(length)), version;
+  std::istringstream words(all.substr(0, all.find_first_of(",\n")));
+  for (std::string word; words >> word;)
+    if (word != "Version:") version += (version.empty() ? "" : " ") + word;
+  return version;
+}
+
+bool is_revoked([[maybe_unused]] int kind) {
+#if defined(MPI_ERR_REVOKED)
+  return kind == MPI_ERR_REVOKED;
+#elif defined(MPIX_ERR_REVOKED)
+  return kind == MPIX_ERR_REVOKED;
+#else
+  return false;
+#endif
+}
 
 }  // namespace
 
@@ -267,6 +290,8 @@ bool MpiTransport::done(Transfer& transfer) {
           "program?",
           transfer.peer, transfer.expected, rank());
     if (const Revoke revoke = revoke_function()) revoke(comm_);  // the others must not wait for this one
+    if (is_revoked(kind))
+      throw RankLost(-1, fmt::format("[communicator] a rank is lost; rank {} heard of it from another", rank()));
     throw RankLost(transfer.peer, fmt::format("[communicator] rank {} is lost; rank {} was waiting for it ({})",
                                               transfer.peer, rank(), text_of(code)));
   }
@@ -339,13 +364,12 @@ int MpiTransport::abandon(int peer) {
 }
 
 std::optional<std::string> MpiTransport::why_no_shrink() const {
+#ifdef MPICH
+  return fmt::format("the launcher of {} ends all ranks with the first that is lost; that of Open MPI 5 does not",
+                     library_version());
+#endif
   if (shrink_function() && revoke_function()) return {};
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  const std::string version(text, static_cast<size_t>(length));
-  return fmt::format("{} has no MPIX_Comm_shrink (ULFM); Open MPI 5 has",
-                     version.substr(0, version.find_first_of(",\n")));
+  return fmt::format("{} has no MPIX_Comm_shrink (ULFM); Open MPI 5 has", library_version());
 }
 
 std::unique_ptr<Transport> MpiTransport::shrink() {
@@ -398,12 +422,7 @@ std::shared_ptr<Transport> world() {
 
 struct Mpi {
   static communicators::Entry entry() {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(text, &length);
-    std::string version(text, static_cast<size_t>(length));
-    version = version.substr(0, version.find_first_of(",\n"));
-    return {.about = version,
+    return {.about = library_version(),
             .world = world,
             .plain_loop = [](Transport& transport, const Operation& op,
                              std::span<double> ends) { dynamic_cast<MpiTransport&>(transport).plain_loop(op, ends); },
