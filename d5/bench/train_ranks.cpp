@@ -208,8 +208,6 @@ bool needs_ranks(const Json& fields) {
 
 Outcome train_by_ranks(const Json& fields, Depth depth) {
   Outcome outcome = train_with_restarts(fields, depth);
-  if (fields.at("communicator") == "mpi" && launcher_of({.hosts = cluster_hosts()}) == "srun")
-    outcome.details["warnings"].push_back(srun_warning);
   const int ranks = fields.at("ranks"), threads = fields.at("threads");
   if (ranks * threads > usable_cores() && !fields.at("replay").get<bool>())
     outcome.details["warnings"].push_back(

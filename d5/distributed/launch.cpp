@@ -53,7 +53,9 @@ std::vector<std::string> srun_command(int ranks, const LaunchOptions& options,
                                       const std::vector<std::string>& program) {
   std::string variables = "ALL";
   for (const auto& [name, value] : tcp_settings()) variables += fmt::format(",OMPI_MCA_{}={}", name, value);
-  std::vector<std::string> command{"srun", fmt::format("--ntasks={}", ranks), "--cpu-bind=none", "--kill-on-bad-exit=1",
+  const std::string srun = program_called("srun");
+  if (srun.empty()) throw UsageError("[launcher] srun is not in PATH; name mpirun, or use --communicator threads");
+  std::vector<std::string> command{srun, fmt::format("--ntasks={}", ranks), "--cpu-bind=none", "--kill-on-bad-exit=1",
                                    "--export=" + variables};
   command.insert(command.end(), options.mpirun_options.begin(), options.mpirun_options.end());
   command.insert(command.end(), program.begin(), program.end());

@@ -20,8 +20,6 @@ cluster_hosts();  // of D5_CLUSTER_HOSTS, as `d5 cluster exec` sets it; none whe
 // mpirun or srun: what D5_LAUNCHER says, else srun inside an allocation (SLURM_JOB_ID) where it is installed and no
 // hosts are named. UsageError where D5_LAUNCHER is neither.
 std::string launcher_of(const LaunchOptions&);
-constexpr const char* srun_warning =
-    "the ranks were started by srun, which was tested with a stand-in only, never with a real Slurm";
 
 // UsageError where it is no mpirun that is known.
 std::vector<std::string> mpirun_command(int ranks, const LaunchOptions&, const std::vector<std::string>& program);

@@ -197,7 +197,7 @@ optimizer = "momentum:learning_rate=0.01"
         self.assertTrue(any("replayed compute" in w for w in record["warnings"]), record["warnings"])
 
     def test_srun_starts_the_ranks_inside_an_allocation(self):
-        """Of a stand-in: real Slurm is not here."""
+        """Of a stand-in; a real one where it is installed: slurm_test.py."""
         with tempfile.TemporaryDirectory() as folder:
             srun, log = Path(folder) / "srun", Path(folder) / "log"
             srun.write_text("#!/bin/sh\necho \"$@\" > " + str(log) + "\n"
@@ -209,7 +209,6 @@ optimizer = "momentum:learning_rate=0.01"
             result = train("--ranks", "2", "--communicator", "mpi", environment=slurm)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
             self.assertIn("--ntasks=2", log.read_text())
-            self.assertIn("started by srun", result.stdout)
             log.unlink()
             result = train("--ranks", "2", "--communicator", "mpi", "--launcher", "mpirun", environment=slurm)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
