@@ -3,10 +3,13 @@
 // optimizers, fused and not. All of them take turns in every round; a share and a ratio are of one round, and their
 // medians are printed with intervals. Bytes are compulsory ones: what the rule reads and writes once, and once more
 // what norms read of parameters that a core's own cache does not hold until their norm is known. A cache that cores
-// share is not counted on; where it helps, a share may exceed 1.
+// share is not counted on; where it helps, a share may exceed 1. On a device (--device cuda) a time is that of 20
+// updates that the host launches without waiting, and streaming is what the backend's copies reach.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <iostream>
+#include <optional>
 
 #include "d5/backends/backend.hpp"
 #include "d5/core/parallel.hpp"
@@ -23,7 +26,7 @@ namespace {
 using namespace d5;
 
 struct Plan {
-  std::string network = "resnet-50", dtype = "f32";
+  std::string network = "resnet-50", dtype = "f32", device = "cpu";
   std::vector<std::string> rules{"sgd", "momentum", "adam", "adamw", "adagrad", "rmsprop"};
   int rounds = 15, threads = 1;
   double share = 0;
@@ -80,15 +83,18 @@ std::vector<OptimizerSettings> natives(const std::string& rule) {
   return {};
 }
 
-std::unique_ptr<ParameterSet> parameters(const Plan& plan) {
+std::unique_ptr<ParameterSet> parameters(const Plan& plan, Memory& memory) {
   const DType type = parse_dtype(plan.dtype);
   const Graph graph = build_network(plan.network, {}, 1, DType::f32, Mode::training);
-  auto set = std::make_unique<ParameterSet>(type);
+  auto set = std::make_unique<ParameterSet>(type, memory);
   for (const GraphInput& input : graph.inputs)
     if (input.parameter && input.differentiable) set->add({.name = input.name, .spec = {type, input.spec.shape}});
   set->freeze();
-  fill_uniform(set->masters(set->all()), Rng(1), -1, 1);
-  fill_normal(set->gradients(set->all()), Rng(2), 0, 1e-2);
+  const Tensor values(DType::f32, {set->elements()}), gradients(type, {set->elements()});
+  fill_uniform(values, Rng(1), -1, 1);
+  fill_normal(gradients, Rng(2), 0, 1e-2);
+  set->masters(set->all()).copy_from(values);
+  set->gradients(set->all()).copy_from(gradients);
   return set;
 }
 
@@ -100,10 +106,15 @@ struct Contender {
   Index step = 0;
 
   double once() {
-    optimizer->new_input({.step = ++step});
+    const bool here = set->masters({0, 0}).memory().is_host();
+    const int updates = here ? 1 : 20;
     const double began = now_seconds();
-    optimizer->update(set->all());
-    return now_seconds() - began;
+    for (int i = 0; i < updates; ++i) {
+      optimizer->new_input({.step = ++step});
+      optimizer->update(set->all());
+    }
+    if (!here) set->masters({0, 1}).to(host_memory());  // waits
+    return (now_seconds() - began) / updates;
   }
 };
 
@@ -115,10 +126,12 @@ std::string with_interval(std::vector<double> values) {
   return text;
 }
 
-bool measure(const Plan& plan, const std::string& rule, Probe& probe) {
+using Bandwidth = std::function<double(double bytes, double written_share)>;
+
+bool measure(const Plan& plan, const std::string& rule, Memory& memory, const Bandwidth& stream) {
   std::vector<Contender> all;
   const auto enter = [&](const OptimizerSettings& settings) {
-    auto set = parameters(plan);
+    auto set = parameters(plan, memory);
     auto optimizer = make_optimizer(settings, *set);
     const bool choice = settings.values.has("fused");
     const std::string note = !choice ? "" : settings.values.flag("fused", false) ? " fused" : " not fused";
@@ -133,7 +146,7 @@ bool measure(const Plan& plan, const std::string& rule, Probe& probe) {
 
   std::vector<double> shares, streamed;
   for (int round = -2; round < plan.rounds; ++round) {  // the first two warm up
-    const double bandwidth = probe.bandwidth(bytes, written / bytes);
+    const double bandwidth = stream(bytes, written / bytes);
     for (size_t i = 0; i < all.size(); ++i) {
       Contender& contender = all[(i + static_cast<size_t>(round + 2)) % all.size()];
       const double seconds = contender.once();
@@ -168,20 +181,33 @@ int main(int count, char** arguments) {
   program.add_option("--rules", plan.rules, "Optimizers")->delimiter(',')->capture_default_str();
   program.add_option("--dtype", plan.dtype, "Of gradients and computing: f32, bf16, f16")->capture_default_str();
   program.add_option("--threads", plan.threads, "Threads")->capture_default_str();
+  program.add_option("--device", plan.device, "Where parameters lie: cpu, cuda:0")->capture_default_str();
   program.add_option("--rounds", plan.rounds, "Updates of each")->capture_default_str();
   program.add_option("--share", plan.share,
                      "Exit 3 where an update reaches less of streaming bandwidth than this, or LibTorch's is faster");
   CLI11_PARSE(program, count, arguments);
   try {
     set_threads(plan.threads);
+    std::unique_ptr<Backend> torch;
     try {
-      open_backend("torch");
+      torch = open_backend("torch");
     } catch (const Error& error) {
+      if (plan.device != "cpu") throw;
       std::cerr << "without LibTorch: " << error.what() << "\n";
     }
-    Probe probe(plan.threads);
+    Memory& memory = plan.device == "cpu" ? host_memory() : torch->memory(plan.device);
+    std::optional<Probe> host;
+    std::unique_ptr<DeviceProbe> device;
+    Bandwidth stream;
+    if (plan.device == "cpu") {
+      host.emplace(plan.threads);
+      stream = [&](double bytes, double written_share) { return host->bandwidth(bytes, written_share); };
+    } else {
+      device = torch->probe(plan.device);
+      stream = [&](double bytes, double) { return device->bandwidth(bytes); };
+    }
     bool good = true;
-    for (const std::string& rule : plan.rules) good = measure(plan, rule, probe) && good;
+    for (const std::string& rule : plan.rules) good = measure(plan, rule, memory, stream) && good;
     return good ? 0 : 3;
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";

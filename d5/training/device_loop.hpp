@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program of a formula over parameters that lie on a device. Whoever owns that memory runs it: a backend's module
 // registers its loop under the kind of device, what Memory::device() says before the colon:
-//   D5_REGISTER(device_loops, "cuda", TorchLoop);
+//   D5_REGISTER(device_loops, "cuda", CudaLoop);
 // Every operation is rounded to f32 for itself, as on the host, so that elements are the same bits. Sums of squares are
 // made in double, in an order of the device's own.
 #pragma once
@@ -25,6 +25,7 @@ class DeviceLoop {
     const float* numbers;
   };
   virtual ~DeviceLoop() = default;
+  virtual std::string_view name() const = 0;  // fused: one kernel; eager: one an instruction
   // Streams are whole arenas on the device; pieces are in their order, none is empty. It need not have ended on return.
   virtual void run(std::span<float* const> streams, std::span<const Piece>) = 0;
   // Of what the program would store, not of what it has stored: [piece x stores + store].
@@ -38,9 +39,7 @@ struct device_loops {
   };
   template <class T>
   static Entry entry() {
-    return {[](const Program& program, const Memory& memory) -> std::unique_ptr<DeviceLoop> {
-      return std::make_unique<T>(program, memory);
-    }};
+    return {&T::make};
   }
 };
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "d5/graph/graph.hpp"
+#include "d5/training/device_loop.hpp"
 #include "d5/training/optimizer.hpp"
 #include "fixture.hpp"
 #include "parameters.hpp"
@@ -153,6 +154,46 @@ TEST_F(DeviceTraining, FormulasGiveTheBitsOfTheHost) {
           EXPECT_LE(apart(here, there), rounded ? 3 * 4 * round_off(DType::f32) : 0) << name << " on " << device;
         }
       }
+    }
+}
+
+// Else the tests above see LibTorch's functions twice.
+TEST_F(DeviceTraining, OnAGpuAFormulaIsOneKernel) {
+  Formula formula;
+  auto [p, g] = formula.parameter_and_gradient();
+  p -= formula.scalar("learning_rate") * g;
+  const std::vector<int> stream_of{0};
+  const std::vector<Wanted> stores{{formula.slots().front().now, 0}};
+  const Program program = make_program(formula, stream_of, stores, 2);
+  for (const std::string& device : devices_)
+    EXPECT_EQ(make_device_loop(program, torch_->memory(device))->name(), device == "cpu" ? "eager" : "fused");
+}
+
+// Chunks of more than one block of threads, and what no chunk or four elements divide.
+TEST_F(DeviceTraining, LongParametersGiveTheBitsOfTheHost) {
+  for (const std::string& device : devices_)
+    for (const char* const name : {"momentum", "lion", "lars"}) {
+      const auto updated = [&](Memory& memory) {
+        ParameterSet set(DType::f32, memory);
+        for (const Index elements : {Index{100003}, Index{4096}, Index{1}, Index{4099}})
+          set.add({.name = fmt::format("p{}", elements), .spec = {DType::f32, {elements}}});
+        set.freeze();
+        const Tensor values(DType::f32, {set.elements()});
+        fill_uniform(values, Rng(1), -1, 1);
+        set.masters(set.all()).copy_from(values);
+        set.gradients(set.all()).copy_from(values);
+        const auto optimizer = make_optimizer({name, {}}, set);
+        optimizer->new_input({});
+        optimizer->update(set.all());
+        std::vector<float> all;
+        for (const ParameterSet::Parameter& p : set.parameters())
+          for (const float value : on_host(set.master(p.name))) all.push_back(value);
+        return all;
+      };
+      const std::vector<float> here = updated(host_memory()), there = updated(torch_->memory(device));
+      ASSERT_EQ(here.size(), there.size());
+      const double bound = name == std::string("lars") ? 4 * round_off(DType::f32) : 0;
+      for (size_t i = 0; i < here.size(); ++i) ASSERT_NEAR(here[i], there[i], bound) << name << " on " << device;
     }
 }
 

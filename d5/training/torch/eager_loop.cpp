@@ -6,6 +6,8 @@
 // their parameters, and kept for as long as they stay as they are. What lies between the pieces keeps its bytes, but
 // for what fills up a line. The loop of "cpu" is for the host's memory behind the interface of a device's
 // (D5_TORCH_HOST_AS_DEVICE): tests without one.
+#include "d5/training/torch/eager_loop.hpp"
+
 #include <ATen/ops/abs.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/div.h>
@@ -26,7 +28,6 @@
 #include <algorithm>
 
 #include "d5/core/error.hpp"
-#include "d5/training/device_loop.hpp"
 
 namespace d5 {
 namespace {
@@ -42,9 +43,12 @@ size_t at_(int i) { return static_cast<size_t>(i); }
 // there.
 bool takes_host_number(Op op) { return op == Op::add || op == Op::subtract || op == Op::multiply; }
 
-class TorchLoop final : public DeviceLoop {
+class EagerLoop final : public DeviceLoop {
  public:
-  TorchLoop(const Program& program, const Memory& memory)
+  static std::unique_ptr<DeviceLoop> make(const Program& program, const Memory& memory) {
+    return std::make_unique<EagerLoop>(program, memory);
+  }
+  EagerLoop(const Program& program, const Memory& memory)
       : program_(program),
         device_(memory.device()),
         numbers_(program.numbers.size()),
@@ -59,6 +63,8 @@ class TorchLoop final : public DeviceLoop {
       if (store.from.kind == Kind::temporary) find_maker(store);
     }
   }
+
+  std::string_view name() const override { return "eager"; }
 
   void run(std::span<float* const> streams, std::span<const Piece> pieces) override {
     if (pieces.empty()) return;
@@ -257,6 +263,10 @@ class TorchLoop final : public DeviceLoop {
 };
 
 }  // namespace
-D5_REGISTER(device_loops, "cuda", TorchLoop);
-D5_REGISTER(device_loops, "cpu", TorchLoop);
+D5_REGISTER(device_loops, "cpu", EagerLoop);
+
+std::unique_ptr<DeviceLoop> make_eager_loop(const Program& program, const Memory& memory) {
+  return EagerLoop::make(program, memory);
+}
+
 }  // namespace d5
