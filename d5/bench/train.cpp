@@ -13,6 +13,7 @@
 #include "d5/bench/train_data.hpp"
 #include "d5/bench/train_session.hpp"
 #include "d5/core/plugins.hpp"
+#include "d5/distributed/cluster.hpp"
 #include "d5/measure/metrics/energy.hpp"
 #include "d5/measure/proportion.hpp"
 #include "d5/networks/network.hpp"
@@ -224,6 +225,12 @@ class TrainBench final : public Bench {
     as_field("scheme", [&] {
       return complete_values("scheme " + scheme.name, registered<schemes>(scheme.name).parameters, scheme.values);
     });
+    if (const std::string link = fields.at("link"); !link.empty()) {
+      as_field("link", [&] { return check({.name = "train", .nodes = 1, .rate = link, .burst = "128kb"}), 0; });
+      if (fields.at("communicator") != "mpi")
+        throw FieldError("link",
+                         "[train] link: ranks that are threads need no network; legal: with --communicator mpi");
+    }
     if (ranks == 1) return;
     if (scheme.name == "single")
       throw FieldError("scheme", fmt::format("[train] scheme single is of one process, and there are {} ranks", ranks));

@@ -117,6 +117,7 @@ const std::vector<CaseField>& train_fields() {
       {"scheme", ""},
       {"ranks", 1},
       {"ranks_per_node", 0},
+      {"link", ""},
       {"communicator", "threads", {"threads", "mpi"}},
       {"scaling", "strong", {"strong", "weak"}},
       {"batch", 64},

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "d5/bench/progress.hpp"
 #include "d5/bench/train_case.hpp"
@@ -18,6 +19,7 @@
 #include "d5/core/parallel.hpp"
 #include "d5/core/plugins.hpp"
 #include "d5/core/rng.hpp"
+#include "d5/distributed/cluster.hpp"
 #include "d5/distributed/communicators/threads.hpp"
 #include "d5/distributed/launch.hpp"
 #include "d5/measure/clock.hpp"
@@ -119,14 +121,45 @@ bool train_as_rank(Json fields, Depth depth, Communicator& all, const std::funct
   }
 }
 
+// Of ranks that are processes; a cluster of the case's own lives as long as this.
+struct Machines {
+  explicit Machines(const Json& fields) : hosts(cluster_hosts()) {
+    const int ranks = fields.at("ranks"), asked = fields.at("ranks_per_node");
+    const std::string link = fields.at("link");
+    const int each = asked > 0 ? asked : 1, nodes = (ranks + each - 1) / each;
+    if (!link.empty()) {
+      if (const auto reason = why_no_cluster()) throw CannotRun(fmt::format("[train] link: {}", *reason));
+      own.emplace(ClusterOptions{.name = "train", .nodes = nodes, .rate = link, .burst = "128kb"});
+      hosts.clear();
+      for (const ClusterNode& node : (*own)->nodes) hosts.push_back(node.host);
+    } else if (asked > 0 && !hosts.empty()) {
+      if (std::cmp_less(hosts.size(), nodes))
+        throw UsageError("[train] {} ranks, {} on each machine, need {} machines; there are {}", ranks, each, nodes,
+                         hosts.size());
+      hosts.resize(static_cast<size_t>(nodes));
+    }
+  }
+  std::vector<std::string> on_first(std::vector<std::string> command) const {
+    if (!own) return command;
+    const ClusterCommand inside = in_cluster(**own, 0, command);
+    command = {"env"};
+    for (const auto& [name, value] : inside.environment) command.push_back(name + "=" + value);
+    command.insert(command.end(), inside.command.begin(), inside.command.end());
+    return command;
+  }
+  std::vector<std::string> hosts;
+  std::optional<OwnCluster> own;
+};
+
 Outcome train_by_mpirun(const Json& fields, Depth depth, const Began& began) {
   open_communicator("mpi");  // why it is off is said here
   const Json request = {{"fields", fields}, {"depth", std::string(name(depth))}};
   const Letter letter(request);
-  LaunchedRanks ranks(mpirun_command(
+  const Machines machines(fields);
+  LaunchedRanks ranks(machines.on_first(mpirun_command(
       fields.at("ranks"),
-      {.mpirun = "mpirun", .hosts = cluster_hosts(), .mpirun_options = {}, .elastic = fields.at("elastic")},
-      {own_program(), "train-rank", letter.path()}));
+      {.mpirun = "mpirun", .hosts = machines.hosts, .mpirun_options = {}, .elastic = fields.at("elastic")},
+      {own_program(), "train-rank", letter.path()})));
   std::optional<Outcome> outcome;
   std::optional<Final> ended;
   for (std::string line; ranks.next_line(line);) {

@@ -47,7 +47,10 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"loss", "cross-entropy, token-cross-entropy, mean-squared-error, binary-cross-entropy [the network's]"},
     {"schedule", "of the learning rate: 'cosine', 'step:...' (see 'd5 list schedules')"},
     {"ranks", "processes or threads that train together"},
-    {"ranks_per_node", "that count as one machine; 0: all"},
+    {"ranks_per_node", "of threads: that count as one machine; of processes: on each machine; 0: all, or evenly"},
+    {"link",
+     "rate of the links of an emulated cluster that is made for the case: 1gbit; of processes, one or --ranks-per-node "
+     "on each node (root)"},
     {"communicator", "threads: ranks are threads of one process; mpi: processes that mpirun starts"},
     {"scaling", "strong: --batch is that of all ranks together; weak: of each rank"},
     {"batch", "samples of a step"},

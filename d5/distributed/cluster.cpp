@@ -54,17 +54,6 @@ bool is_number_with(const std::string& text, const std::vector<std::string>& uni
          std::ranges::find(units, text.substr(digits)) != units.end();
 }
 
-void check(const ClusterOptions& options) {
-  const bool plain = std::ranges::all_of(options.name, [](unsigned char c) { return std::isalnum(c); });
-  if (options.name.empty() || options.name.size() > 6 || !plain)
-    throw UsageError("[cluster] '{}' is no name; legal: 1 to 6 letters and digits", options.name);
-  if (options.nodes < 1 || options.nodes > 200) throw UsageError("[cluster] {} nodes; legal: 1 to 200", options.nodes);
-  if (options.rate != "none" && !is_number_with(options.rate, {"kbit", "mbit", "gbit"}))
-    throw UsageError("[cluster] rate '{}'; legal: none, or such as 100mbit, 1gbit, 10gbit", options.rate);
-  if (!is_number_with(options.burst, {"b", "kb", "mb"}))
-    throw UsageError("[cluster] burst '{}'; legal: such as 128kb", options.burst);
-}
-
 void write_file(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
   std::ofstream(path) << text;
@@ -131,6 +120,17 @@ std::optional<Cluster> read_cluster(const std::string& name) {
 }
 
 }  // namespace
+
+void check(const ClusterOptions& options) {
+  const bool plain = std::ranges::all_of(options.name, [](unsigned char c) { return std::isalnum(c); });
+  if (options.name.empty() || options.name.size() > 6 || !plain)
+    throw UsageError("[cluster] '{}' is no name; legal: 1 to 6 letters and digits", options.name);
+  if (options.nodes < 1 || options.nodes > 200) throw UsageError("[cluster] {} nodes; legal: 1 to 200", options.nodes);
+  if (options.rate != "none" && !is_number_with(options.rate, {"kbit", "mbit", "gbit"}))
+    throw UsageError("[cluster] rate '{}'; legal: none, or such as 100mbit, 1gbit, 10gbit", options.rate);
+  if (!is_number_with(options.burst, {"b", "kb", "mb"}))
+    throw UsageError("[cluster] burst '{}'; legal: such as 128kb", options.burst);
+}
 
 std::string Cluster::hosts() const {
   std::string list;
@@ -221,6 +221,15 @@ Cluster cluster_up(const ClusterOptions& options, int owner) {
   }
   write_state(options, owner, true);
   return *read_cluster(options.name);
+}
+
+OwnCluster::OwnCluster(const ClusterOptions& options) : cluster_(cluster_up(options, getpid())) {}
+OwnCluster::~OwnCluster() {
+  try {
+    cluster_down(cluster_.options.name);
+  } catch (const std::exception&) {
+    // Left over: whoever makes the next one removes it.
+  }
 }
 
 ClusterCommand in_cluster(const Cluster& cluster, int node, const std::vector<std::string>& command) {

@@ -42,6 +42,22 @@ std::vector<Cluster> clusters();  // that are up, or left over
 bool cluster_down(const std::string& name);
 int remove_left_over_clusters();  // how many
 
+void check(const ClusterOptions&);  // UsageError where a value is not legal
+
+// One that lives as long as the object.
+class OwnCluster {
+ public:
+  explicit OwnCluster(const ClusterOptions&);
+  ~OwnCluster();
+  OwnCluster(const OwnCluster&) = delete;
+  OwnCluster& operator=(const OwnCluster&) = delete;
+  const Cluster& operator*() const { return cluster_; }
+  const Cluster* operator->() const { return &cluster_; }
+
+ private:
+  Cluster cluster_;
+};
+
 // The command and the environment with which a command runs on a node, so that mpirun there reaches the other nodes.
 struct ClusterCommand {
   std::vector<std::string> command;

@@ -65,47 +65,67 @@ std::string straggler_text(const Record& run) {
 }  // namespace
 
 std::string scaling_text(std::span<const Record> records, bool colour) {
-  std::map<std::string, std::map<int64_t, std::vector<const Record*>>> studies;
+  struct Study {
+    Json fields;  // without ranks and seed
+    std::map<int64_t, std::vector<const Record*>> by_ranks;
+  };
+  std::vector<Study> studies;
   for (const Record& record : records) {
     if (record.kind != "train" || !record.metric("throughput") || !record.fields.contains("ranks")) continue;
     Json rest = record.fields;
     const int64_t ranks = rest["ranks"];
     for (const char* name : {"seed", "ranks"}) rest.erase(name);
-    studies[rest.dump()][ranks].push_back(&record);
+    auto study = std::ranges::find(studies, rest, &Study::fields);
+    if (study == studies.end()) study = studies.insert(study, {std::move(rest), {}});
+    study->by_ranks[ranks].push_back(&record);
   }
-  std::string text;
-  for (const auto& study : studies) {
-    const auto& by_ranks = study.second;
-    if (by_ranks.size() < 2) continue;
-    const int64_t base = by_ranks.begin()->first;
-    const double base_rate = median_metric(by_ranks.begin()->second, "throughput");
-    const Json& fields = by_ranks.begin()->second.front()->fields;
-    const std::string scheme = fields.value("scheme", "");
-    TextTable table;
-    for (const char* name : {"ranks", "samples/s", "speedup", "efficiency", "sent / step", "of least", "input"})
-      table.column(name, Align::right);
-    table.column("hidden");
-    table.column("straggler");
-    for (const auto& entry : by_ranks) {
-      const double rate = median_metric(entry.second, "throughput"),
-                   least = median_metric(entry.second, "sent_of_least");
-      const double more = static_cast<double>(entry.first) / static_cast<double>(base);
-      table.row({{std::to_string(entry.first)},
-                 {fmt::format("{:.0f}", rate)},
-                 {fmt::format("{:.2f}", rate / base_rate)},
-                 {fmt::format("{:.0f} %", 100 * rate / base_rate / more)},
-                 {fmt::format("{:.3g} MB", median_metric(entry.second, "sent_per_step") * 1e-6)},
-                 {least > 0 ? fmt::format("{:.2f} x", least) : "-"},
-                 {input_text(*entry.second.front())},
-                 {hidden_text(*entry.second.front())},
-                 {straggler_text(*entry.second.front())}},
-                {stamp_text(*entry.second.front()), Tone::faint});
+  std::erase_if(studies, [](const Study& study) { return study.by_ranks.size() < 2; });
+  if (studies.empty()) return {};
+  const Json& first = studies.front().fields;
+  std::vector<std::string> varying;
+  for (const auto& [name, value] : first.items())
+    if (!std::ranges::all_of(studies, [&](const Study& s) { return s.fields.value(name, Json()) == value; }))
+      varying.push_back(name);
+
+  TextTable table;
+  for (const std::string& name : varying) table.column(name);
+  for (const char* name : {"ranks", "samples/s", "speedup", "efficiency", "sent / step", "of least", "input"})
+    table.column(name, Align::right);
+  table.column("hidden");
+  table.column("straggler");
+  for (const Study& study : studies) {
+    const int64_t base = study.by_ranks.begin()->first;
+    const double base_rate = median_metric(study.by_ranks.begin()->second, "throughput");
+    for (const auto& [ranks, runs] : study.by_ranks) {
+      std::vector<Cell> cells;
+      for (const std::string& name : varying) {
+        const Json value = study.fields.value(name, Json());
+        cells.push_back({value.is_string() ? value.get<std::string>() : value.dump()});
+      }
+      const double rate = median_metric(runs, "throughput"), least = median_metric(runs, "sent_of_least");
+      const double more = static_cast<double>(ranks) / static_cast<double>(base);
+      for (Cell cell :
+           {Cell{std::to_string(ranks)}, Cell{fmt::format("{:.0f}", rate)},
+            Cell{fmt::format("{:.2f}", rate / base_rate)}, Cell{fmt::format("{:.0f} %", 100 * rate / base_rate / more)},
+            Cell{fmt::format("{:.3g} MB", median_metric(runs, "sent_per_step") * 1e-6)},
+            Cell{least > 0 ? fmt::format("{:.2f} x", least) : "-"}, Cell{input_text(*runs.front())},
+            Cell{hidden_text(*runs.front())}, Cell{straggler_text(*runs.front())}})
+        cells.push_back(std::move(cell));
+      table.row(std::move(cells), {stamp_text(*runs.front()), Tone::faint});
     }
-    text += fmt::format("{} scaling{}{}, against {} rank{} ({:.0f} samples/s)\n{}", fields.value("scaling", "strong"),
-                        scheme.empty() ? "" : ", " + scheme, ", batch " + fields.at("batch").dump(), base,
-                        base == 1 ? "" : "s", base_rate, table.text(colour));
   }
-  return text;
+  std::string title = first.value("scaling", "strong") + " scaling";
+  const auto is_constant = [&](const char* name) { return std::ranges::find(varying, name) == varying.end(); };
+  if (is_constant("scheme") && first.value("scheme", "") != "") title += ", " + first.value("scheme", "");
+  if (is_constant("batch")) title += ", batch " + first.at("batch").dump();
+  if (is_constant("link") && first.value("link", "") != "") title += ", links of " + first.value("link", "");
+  const auto& bases = studies.front().by_ranks;
+  if (studies.size() == 1)
+    title += fmt::format(", against {} rank{} ({:.0f} samples/s)", bases.begin()->first,
+                         bases.begin()->first == 1 ? "" : "s", median_metric(bases.begin()->second, "throughput"));
+  else
+    title += ", each against its fewest ranks";
+  return title + "\n" + table.text(colour);
 }
 
 }  // namespace d5

@@ -45,8 +45,8 @@ std::vector<Cell> step_cells(const Json& training) {
   return cells;
 }
 
-const std::vector<const char*> shown_fields{"dataset", "backend", "optimizer", "batch",
-                                            "threads", "scheme",  "ranks",     "seed"};
+const std::vector<const char*> shown_fields{"dataset", "backend", "optimizer",      "batch", "threads",
+                                            "scheme",  "link",    "ranks_per_node", "ranks", "seed"};
 
 std::string table_of(const std::string& network, const std::vector<const Record*>& records, bool colour) {
   const std::string quality = quality_name(*records.front());
@@ -58,7 +58,8 @@ std::string table_of(const std::string& network, const std::vector<const Record*
         std::ranges::any_of(records, [&](const Record* record) { return field_text(record->fields, field) != first; });
     if (varies)
       varying.push_back(field);
-    else if (!first.empty() && !(field == std::string_view("ranks") && first == "1"))
+    else if (!first.empty() && !(field == std::string_view("ranks") && first == "1") &&
+             !(field == std::string_view("ranks_per_node") && first == "0"))
       constant += fmt::format(", {} {}", field, first);
   }
   TextTable table;

@@ -6,9 +6,12 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from pathlib import Path
+
+import mpi_tests
 
 d5 = str(Path(sys.argv[1]).resolve())
 NAME = "t5"
@@ -16,6 +19,11 @@ NAME = "t5"
 
 def run(*words, **more):
     return subprocess.run([d5, "cluster", *words], capture_output=True, text=True, timeout=120, **more)
+
+
+def has_mpi():
+    listed = subprocess.run([d5, "list", "communicators", "--json"], capture_output=True, text=True, check=True).stdout
+    return any(json.loads(row)["name"] == "mpi" and json.loads(row)["available"] for row in listed.splitlines())
 
 
 def left_over():
@@ -38,8 +46,7 @@ class Cluster(unittest.TestCase):
         self.assertEqual([n["host"] for n in self.up()["nodes"]], ["d5t50", "d5t51"])
         self.assertEqual(run("exec", "--name", NAME, "--node", "1", "--", "hostname").stdout, "d5t51\n")
         self.assertEqual(run("exec", "--name", NAME, "--", "sh", "-c", "exit 7").returncode, 7)
-        listed = subprocess.run([d5, "list", "communicators", "--json"], capture_output=True, text=True).stdout
-        if any(json.loads(row)["name"] == "mpi" and json.loads(row)["available"] for row in listed.splitlines()):
+        if has_mpi():
             result = run("exec", "--name", NAME, "--", d5, "comm", "--ranks", "2", "--bytes", "8M", "--algorithm", "plain,ring",
                          "--launches", "1", "--rounds", "1", "--slice", "0.2", "--quiet", "--json", "-o", "/tmp/d5-cluster-test")
             self.assertEqual(result.returncode, 0, result.stderr)
@@ -50,6 +57,20 @@ class Cluster(unittest.TestCase):
                 self.assertGreater(rate, 0.3e9)
         self.assertEqual(run("down", "--name", NAME).returncode, 0)
         self.assertEqual(left_over(), [])
+
+    def test_a_training_makes_and_removes_its_own(self):
+        if not has_mpi():
+            self.skipTest("no mpi")
+        words = [d5, "train", *mpi_tests.LITTLE, "--scaling", "weak", "--ranks", "1,2,4", "--ranks-per-node", "2", "--json", "--quiet"]
+        with tempfile.TemporaryDirectory() as folder:
+            result = subprocess.run([*words, "--communicator", "mpi", "--link", "1gbit", "-o", folder], capture_output=True, text=True, timeout=120)
+            records = [r for r in map(json.loads, result.stdout.splitlines()) if r["kind"] == "train"]
+            self.assertEqual([r["status"] for r in records], ["passed"] * 3, result.stderr + result.stdout)
+            self.assertEqual([p.name for p in Path("/sys/class/net").iterdir() if p.name.startswith("d5train")], [])
+            for more, said in [(["--link", "1gb", "--communicator", "mpi"], "1gbit"), (["--link", "1gbit"], "--communicator mpi")]:
+                result = subprocess.run([*words, *more, "-o", folder], capture_output=True, text=True, timeout=60)
+                self.assertEqual(result.returncode, 2, result.stdout)
+                self.assertIn(said, result.stderr)
 
     def test_what_a_dead_owner_left_is_removed(self):
         shell = subprocess.Popen(["sleep", "100"])

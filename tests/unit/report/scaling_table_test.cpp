@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "d5/report/scaling_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace d5 {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+Record run(const std::string& link, int ranks, double rate, int seed = 1) {
+  Record record{
+      .kind = "train",
+      .fields =
+          {{"scaling", "weak"}, {"batch", 32}, {"scheme", "dsgd"}, {"link", link}, {"ranks", ranks}, {"seed", seed}},
+      .status = "passed"};
+  record.metrics = {{"throughput", {.unit = "1/s", .median = rate, .ci95 = {}}},
+                    {"sent_per_step", {.unit = "B", .median = 2e6, .ci95 = {}}}};
+  return record;
+}
+
+TEST(ScalingTable, OneNumberOfRanksIsNoStudy) {
+  EXPECT_EQ(scaling_text(std::vector{run("1gbit", 2, 100), run("1gbit", 2, 110, 2)}, false), "");
+}
+
+TEST(ScalingTable, OneStudyNamesItsBase) {
+  const std::string text = scaling_text(std::vector{run("1gbit", 2, 100), run("1gbit", 4, 150)}, false);
+  EXPECT_THAT(text, HasSubstr("weak scaling, dsgd, batch 32, links of 1gbit, against 2 ranks (100 samples/s)"));
+  EXPECT_THAT(text, ContainsRegex("4 +150 +1.50 +75 % +2 MB"));
+}
+
+TEST(ScalingTable, StudiesShareATableAndEachHasItsOwnBase) {
+  const std::vector records{run("1gbit", 1, 100), run("10gbit", 1, 200), run("1gbit", 2, 150), run("10gbit", 2, 390),
+                            run("none", 1, 7)};  // the last is none
+  const std::string text = scaling_text(records, false);
+  EXPECT_THAT(text, HasSubstr("weak scaling, dsgd, batch 32, each against its fewest ranks\nlink "));
+  EXPECT_THAT(text, ContainsRegex("1gbit +2 +150 +1.50 +75 %"));
+  EXPECT_THAT(text, ContainsRegex("10gbit +2 +390 +1.95 +98 %"));
+  EXPECT_THAT(text, Not(HasSubstr("none")));
+}
+
+TEST(ScalingTable, SeedsGiveAMedian) {
+  const std::vector records{run("", 1, 100, 1), run("", 1, 300, 2), run("", 2, 200, 1), run("", 2, 400, 2)};
+  EXPECT_THAT(scaling_text(records, false), ContainsRegex("2 +300 +1.50 +75 %"));
+}
+
+}  // namespace
+}  // namespace d5
