@@ -226,7 +226,7 @@ class TrainBench final : public Bench {
       return complete_values("scheme " + scheme.name, registered<schemes>(scheme.name).parameters, scheme.values);
     });
     if (const std::string link = fields.at("link"); !link.empty()) {
-      as_field("link", [&] { return check({.name = "train", .nodes = 1, .rate = link, .burst = "128kb"}), 0; });
+      as_field("link", [&] { return check_cluster({.name = "train", .nodes = 1, .rate = link, .burst = "128kb"}), 0; });
       if (fields.at("communicator") != "mpi")
         throw FieldError("link",
                          "[train] link: ranks that are threads need no network; legal: with --communicator mpi");

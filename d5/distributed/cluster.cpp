@@ -121,7 +121,7 @@ std::optional<Cluster> read_cluster(const std::string& name) {
 
 }  // namespace
 
-void check(const ClusterOptions& options) {
+void check_cluster(const ClusterOptions& options) {
   const bool plain = std::ranges::all_of(options.name, [](unsigned char c) { return std::isalnum(c); });
   if (options.name.empty() || options.name.size() > 6 || !plain)
     throw UsageError("[cluster] '{}' is no name; legal: 1 to 6 letters and digits", options.name);
@@ -158,7 +158,7 @@ std::vector<Cluster> clusters() {
 bool cluster_down(const std::string& name) {
   ClusterOptions probe;
   probe.name = name;
-  check(probe);
+  check_cluster(probe);
   std::error_code error;
   // By name, not by what a state says: a crash may have come before or after it was written.
   std::vector<std::string> hosts;
@@ -202,7 +202,7 @@ int remove_left_over_clusters() {
 }
 
 Cluster cluster_up(const ClusterOptions& options, int owner) {
-  check(options);
+  check_cluster(options);
   if (const auto reason = why_no_cluster()) throw UsageError("[cluster] {}", *reason);
   remove_left_over_clusters();
   if (const auto other = read_cluster(options.name))

@@ -42,7 +42,7 @@ std::vector<Cluster> clusters();  // that are up, or left over
 bool cluster_down(const std::string& name);
 int remove_left_over_clusters();  // how many
 
-void check(const ClusterOptions&);  // UsageError where a value is not legal
+void check_cluster(const ClusterOptions&);  // UsageError where a value is not legal
 
 // One that lives as long as the object.
 class OwnCluster {
