@@ -113,11 +113,11 @@ class CudaLoop final : public DeviceLoop {
   }
 
   CudaLoop(const Program& program, const Memory& memory)
-      : program_(program), device_(memory.device()), number_of_(device_.index() < 0 ? 0 : device_.index()) {
+      : program_(program), device_(memory.device()), ordinal_(device_.index() < 0 ? 0 : device_.index()) {
     const Functions* const f = functions();
-    if (!f || f->cuDevicePrimaryCtxRetain(&context_, number_of_) != 0) return;  // LibTorch has it for good
+    if (!f || f->cuDevicePrimaryCtxRetain(&context_, ordinal_) != 0) return;  // LibTorch has it for good
     f->cuCtxSetCurrent(context_);
-    const std::vector<char> code = compiled(*f, cuda_source(program_), number_of_);
+    const std::vector<char> code = compiled(*f, cuda_source(program_), ordinal_);
     if (code.empty() || f->cuModuleLoadData(&module_, code.data()) != 0) return;
     if (f->cuModuleGetFunction(&elements_, module_, "elements") != 0 ||
         f->cuModuleGetFunction(&squares_, module_, "squares") != 0)
@@ -227,7 +227,7 @@ class CudaLoop final : public DeviceLoop {
 
   Program program_;
   at::Device device_;
-  int number_of_;
+  int ordinal_;
   void *context_ = nullptr, *module_ = nullptr, *elements_ = nullptr, *squares_ = nullptr;
   std::vector<std::pair<Index, Index>> seen_;  // pieces that chunks are of: first, count
   std::vector<CudaChunk> chunks_;

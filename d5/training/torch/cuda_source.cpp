@@ -36,7 +36,7 @@ std::string value(const Program::Instruction& i) {
   }
 }
 
-// fmt::format's braces are the text's own, so that what is filled in is marked by '$'.
+// What is filled in is marked by '$': braces are the text's own.
 std::string filled(std::string text, std::initializer_list<std::pair<std::string_view, std::string>> places) {
   for (const auto& [name, with] : places)
     for (size_t at; (at = text.find(name)) != std::string::npos;) text.replace(at, name.size(), with);
@@ -61,7 +61,7 @@ struct Element {
   }
 };
 
-// done(at, results) of one element; done4 of four, where the chunk's place allows wide loads.
+// store(at, results) of one element, or of four where the places of all streams allow wide loads.
 template <class Store>
 __device__ void each(const Streams& s, const Chunk& c, const Element& e, int wide, Store store) {
   const int whole = wide ? c.count / 4 * 4 : 0;
