@@ -83,9 +83,9 @@ std::string scaling_text(std::span<const Record> records, bool colour) {
   if (studies.empty()) return {};
   const Json& first = studies.front().fields;
   std::vector<std::string> varying;
-  for (const auto& [name, value] : first.items())
-    if (!std::ranges::all_of(studies, [&](const Study& s) { return s.fields.value(name, Json()) == value; }))
-      varying.push_back(name);
+  for (auto field = first.begin(); field != first.end(); ++field)
+    if (!std::ranges::all_of(studies, [&](const Study& s) { return s.fields.value(field.key(), Json()) == *field; }))
+      varying.push_back(field.key());
 
   TextTable table;
   for (const std::string& name : varying) table.column(name);

@@ -71,10 +71,10 @@ std::string table_of(const std::string& network, const std::vector<const Record*
   table.column("to target", Align::right);
   for (const char* part : {"step", "operators", "optimizer", "input", "rest"}) table.column(part, Align::right);
   std::vector<std::pair<const char*, const char*>> losses;  // metric and heading of what was lost, where anything was
-  for (const auto& [metric, heading] :
+  for (const auto& loss :
        {std::pair{"restarts", "restarts"}, {"lost_ranks", "lost ranks"}, {"recovery_time", "recovery"}})
-    if (std::ranges::any_of(records, [&](const Record* r) { return r->metric(metric) != nullptr; }))
-      losses.emplace_back(metric, heading);
+    if (std::ranges::any_of(records, [&](const Record* r) { return r->metric(loss.first) != nullptr; }))
+      losses.push_back(loss);
   for (const auto& loss : losses) table.column(loss.second, Align::right);
   table.column("stopped");
   for (const Record* record : records) {
