@@ -29,9 +29,12 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-import torch
-from torch.utils.data import DataLoader, Dataset
+try:
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+except ImportError as missing:
+    sys.exit(f"{__doc__}\n{missing}: {sys.executable} needs NumPy and PyTorch")
 
 SAMPLES_COMPARED = 500
 

@@ -27,7 +27,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as missing:
+    sys.exit(f"{__doc__}\n{missing}: {sys.executable} needs NumPy")
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))

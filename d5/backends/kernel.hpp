@@ -143,7 +143,7 @@ std::vector<std::string> kernel_names(const std::string& backend, const std::str
 // over several goes on. UsageError with the legal names where nobody has it.
 std::optional<std::string> why_not_named(const Graph&, const std::string& name, std::string_view backend);
 
-// Runs a graph node by node through kernels: what `reference`, `onednn` and `cuda` share. `find` gives the kernel of a
+// Runs a graph node by node through kernels: what `reference` and `onednn` share. `find` gives the kernel of a
 // node (null: none, which is an Error unless options.fallback says reference). Parameters live in the ParameterSet,
 // added in the order in which their gradients become ready; those of a type that a set cannot hold (f64, integers) and
 // everything else in one allocation of the executable. Run::add_gradients adds to the gradients of parameters; those of

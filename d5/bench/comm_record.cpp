@@ -3,6 +3,7 @@
 #include <map>
 
 #include "d5/bench/comm.hpp"
+#include "d5/bench/timed_record.hpp"
 #include "d5/core/plugins.hpp"
 #include "d5/measure/quantile.hpp"
 #include "d5/measure/summary.hpp"
@@ -27,7 +28,7 @@ std::string rerun(const Json& fields) {
     if (field == "collective" || usual) continue;
     std::string option = field;
     std::ranges::replace(option, '_', '-');
-    text += fmt::format(" --{} {}", option, value.is_string() ? value.get<std::string>() : value.dump());
+    text += fmt::format(" --{} {}", option, shell_word(value));
   }
   return text;
 }

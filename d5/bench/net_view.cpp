@@ -36,8 +36,6 @@ std::string NetView::rerun(const Json& fields) const {
   return text;
 }
 
-Depth deepest(const Bench& bench) { return dynamic_cast<const NetView*>(&bench) ? Depth::check : Depth::measure; }
-
 Record NetView::record(const CaseResult& result) const {
   const Json otherwise = complete({{"network", result.fields.at("network")}});
   std::vector<std::string> unremarkable;

@@ -20,6 +20,7 @@ class NetView : public Bench {
   Record record(const CaseResult&) const override;
   std::string rerun(const Json& fields) const override;
   std::vector<std::string> compared_fields() const override { return {"backend", "device", "environment"}; }
+  Depth deepest() const override { return Depth::check; }
 
  private:
   Json as_net(Json fields) const;  // the same case, to be measured
@@ -28,6 +29,5 @@ class NetView : public Bench {
   std::vector<CaseField> own_;
 };
 
-Depth deepest(const Bench&);  // of what a level can do: a view is found while it is checked, and is not timed
 
 }  // namespace d5

@@ -11,6 +11,7 @@
 #include "d5/bench/fields.hpp"
 #include "d5/bench/rounding_flips.hpp"
 #include "d5/bench/session.hpp"
+#include "d5/bench/timed_record.hpp"
 #include "d5/core/convert.hpp"
 #include "d5/core/parallel.hpp"
 #include "d5/graph/edit.hpp"
@@ -371,10 +372,11 @@ class OnnxTestBench final : public Bench {
     return record;
   }
   std::string rerun(const Json& fields) const override {
-    return fmt::format("d5 net --onnx-tests {} --backend {}", fields.at("folder").get<std::string>(),
-                       fields.at("backend").get<std::string>());
+    return fmt::format("d5 net --onnx-tests {} --backend {}", shell_word(fields.at("folder")),
+                       shell_word(fields.at("backend")));
   }
   std::vector<std::string> compared_fields() const override { return {"backend"}; }
+  Depth deepest() const override { return Depth::check; }
 };
 
 void add_tests(const fs::path& folder, std::vector<fs::path>& found, int depth) {

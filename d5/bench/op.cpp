@@ -85,7 +85,7 @@ class OpBench final : public Bench {
     return rerun_command("op", "operator", fields, default_fields(fields));
   }
 
-  std::vector<std::string> compared_fields() const override { return {"backend", "device", "kernel"}; }
+  std::vector<std::string> compared_fields() const override { return {"backend", "device", "environment", "kernel"}; }
 
  private:
   // Fields at their default that a table need not repeat. Sizes, arithmetic and layout are always shown.

@@ -89,6 +89,8 @@ class Bench {
   virtual std::vector<std::string> compared_fields() const = 0;
   // The case is one long run: prepare does all of it, in a fresh child, and nothing is repeated or interleaved.
   virtual bool runs_once() const { return false; }
+  // What there is nothing beyond: a case that is found out while it is checked is not timed.
+  virtual Depth deepest() const { return Depth::measure; }
 };
 
 struct benches {

@@ -2,6 +2,7 @@
 #include "d5/bench/timed_record.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 #include "d5/bench/meters.hpp"
 #include "d5/core/plugins.hpp"
@@ -81,18 +82,29 @@ Record timed_record(const CaseResult& result, std::string rerun, std::vector<std
   return record;
 }
 
+std::string shell_word(const Json& value) {
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("_-+=.,:/@%").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::ranges::all_of(text, plain)) return text;
+  std::string quoted = "'";
+  for (const char c : text) c == '\'' ? quoted += "'\\''" : quoted += c;
+  return quoted + "'";
+}
+
 std::string rerun_command(const std::string& command, const std::string& subject, const Json& fields,
                           const std::vector<std::string>& defaults) {
-  std::string text = fmt::format("d5 {} {}", command, fields.at(subject).get<std::string>());
+  std::string text = fmt::format("d5 {} {}", command, shell_word(fields.at(subject)));
   for (const auto& [name, value] : fields.items()) {
     const bool is_default = std::ranges::find(defaults, name) != defaults.end();
     if (name == "kind" || name == subject || (is_default && name != "backend")) continue;
     std::string option = name;
-    const std::string given = value.is_string() ? value.get<std::string>() : value.dump();
     std::ranges::replace(option, '_', '-');
-    text += fmt::format(" --{} {}", option, given.empty() ? "''" : given);
+    text += fmt::format(" --{} {}", option, shell_word(value));
   }
-  for (const Plugin& plugin : opened_plugins()) text += fmt::format(" {} {}", plugin.option, plugin.given);
+  for (const Plugin& plugin : opened_plugins()) text += fmt::format(" {} {}", plugin.option, shell_word(plugin.given));
   return text;
 }
 

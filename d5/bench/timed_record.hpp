@@ -10,6 +10,9 @@ namespace d5 {
 // fields need not be shown in a table.
 Record timed_record(const CaseResult&, std::string rerun, std::vector<std::string> unremarkable);
 
+// A value as one word of a command that a shell reads.
+std::string shell_word(const Json& value);
+
 // "d5 COMMAND SUBJECT --field value ...": the subject is the value of that field; fields at their defaults are left
 // out, except the backend.
 std::string rerun_command(const std::string& command, const std::string& subject, const Json& fields,

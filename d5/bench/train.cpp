@@ -201,7 +201,10 @@ class TrainBench final : public Bench {
   }
 
   std::string rerun(const Json& fields) const override {
-    return rerun_command("train", "network", fields, defaults(fields));
+    Json with_values = fields;
+    with_values.erase("resume");  // an option without a value
+    return rerun_command("train", "network", with_values, defaults(fields)) +
+           (fields.value("resume", false) ? " --resume" : "");
   }
 
   std::vector<std::string> compared_fields() const override {

@@ -13,7 +13,6 @@
 #include <set>
 
 #include "d5/backends/backend.hpp"
-#include "d5/bench/net_view.hpp"
 #include "d5/bench/session.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/interrupt.hpp"
@@ -205,7 +204,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Hooks& hooks) {
     print_cases(cases, flags.json);
     return status_of_rows;
   }
-  if (std::ranges::all_of(cases, [](const Json& one) { return deepest(bench_of(one)) == Depth::check; }))
+  if (std::ranges::all_of(cases, [](const Json& one) { return bench_of(one).deepest() == Depth::check; }))
     options.depth = std::min(options.depth, Depth::check);
   std::map<std::string, Json> labels_of;
   for (size_t i = 0; i < cases.size(); ++i)

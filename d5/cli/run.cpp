@@ -4,6 +4,7 @@
 #include <iostream>
 #include <set>
 
+#include "d5/bench/session.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
 #include "d5/cli/plugins.hpp"
@@ -50,6 +51,9 @@ int reproduce(const RunRecipeFlags& flags) {
   warn_of_missing_plugins(before.records);
   Recipe recipe{.name = "again"};
   for (const Record& record : before.records) {
+    if (!find_registered<benches>(record.kind))
+      throw UsageError("[run] {}: a record of kind '{}' is repeated by its own command alone: {}", flags.what,
+                       record.kind, record.rerun);
     recipe.kind = record.kind;
     recipe.blocks.push_back({.values = record.fields});
   }

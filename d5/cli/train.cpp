@@ -144,7 +144,7 @@ RunCommand add_train(CLI::App& program, const std::vector<std::string>& argument
   command->footer(
       "Example: d5 train lenet --dataset mnist --backend onednn,torch --epochs 5 --target 0.989 --seed 1,2,3,4,5,6\n"
       "         d5 train recipes/generated-images.toml --checkpoint checkpoints --resume\n"
-      "         d5 train mlp --ranks 1,2,4 --scheme dsgd --scaling weak\n"
+      "         d5 train mlp --features 3072 --ranks 1,2,4 --scheme dsgd --scaling weak\n"
       "'d5 train NETWORK --help' lists the sizes of a network.");
   return [flags] {
     if (flags->resume) flags->fields["resume"] = "true";

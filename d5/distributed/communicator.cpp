@@ -29,9 +29,9 @@ std::array<std::vector<AlgorithmChoice>, 10> usual_choices() {
   const auto set = [&](Collective c, std::vector<AlgorithmChoice> choice) {
     all[static_cast<size_t>(c)] = std::move(choice);
   };
-  set(Collective::allreduce, {{0, "recursive_doubling"}, {32 << 10, "rabenseifner"}, {1 << 20, "ring"}});
-  set(Collective::reduce_scatter, {{0, "ring"}});
-  set(Collective::allgather, {{0, "ring"}});
+  set(Collective::allreduce, {{0, "recursive_doubling"}, {32 << 10, "rabenseifner"}, {1 << 20, "segmented_ring"}});
+  set(Collective::reduce_scatter, {{0, "segmented_ring"}});
+  set(Collective::allgather, {{0, "segmented_ring"}});
   set(Collective::broadcast, {{0, "tree"}, {512 << 10, "segmented_ring"}});
   for (const Collective c : {Collective::reduce, Collective::gather, Collective::scatter}) set(c, {{0, "tree"}});
   for (const Collective c : {Collective::all_to_all, Collective::neighbour_exchange}) set(c, {{0, "pairwise"}});

@@ -22,7 +22,7 @@ const std::vector<std::string> legal_keys = {"name", "level", "about",   "includ
                                              "axes", "cases", "measure", "accept",  "search"};
 const std::vector<std::string> search_keys = {"method",   "objective", "trials", "seed",
                                               "parallel", "values",    "space",  "per"};
-constexpr std::array kinds = {"op", "net", "train", "distributed"};
+constexpr std::array kinds = {"op", "net", "train", "train"};
 
 // One loading of a recipe with all it includes. A file that is included twice counts once; one that includes itself,
 // directly or not, is an error that shows the way round.
@@ -108,7 +108,7 @@ class Loader {
     const auto* value = m.value->as_integer();
     if (!value || value->get() < 0 || value->get() >= static_cast<int64_t>(kinds.size())) {
       throw UsageError(
-          "[recipe] {}: level; legal: 0 (operators), 1 (networks), 2 (training), 3 (distributed), \"data\"", m.place);
+          "[recipe] {}: level; legal: 0 (operators), 1 (networks), 2 (training), 3 (training by several ranks), \"data\"", m.place);
     }
     return kinds[static_cast<size_t>(value->get())];
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/report/comm_table.hpp"
 
+#include <cmath>
+
 #include "d5/report/number_text.hpp"
 #include "d5/report/text_table.hpp"
 #include "d5/report/verdicts.hpp"
@@ -54,7 +56,7 @@ void add(TextTable& table, const Record& record, const std::optional<Standing>& 
   const Json traffic = record.details.value("traffic", Json::object());
   const Json over = traffic.value("over_least", Json());
   std::string against = "-";
-  if (standing && standing->base != number)
+  if (standing && standing->base != number && std::isfinite(standing->comparison.ratio))
     against = standing->comparison.interval ? verdict_text(standing->comparison)
                                             : fmt::format("{:.3f} of its time", standing->comparison.ratio);
   std::string name = algorithm;
@@ -63,7 +65,7 @@ void add(TextTable& table, const Record& record, const std::optional<Standing>& 
              {name},
              {fmt::format("{} {}", number_text(time.median * scale, decimals), unit)},
              {interval ? interval_text(*interval, decimals) : "n/a"},
-             {fmt::format("{:.3g}", record.details["tails"]["p95"]["value"].get<double>() * scale)},
+             {fmt::format("{:.3g} {}", record.details["tails"]["p95"]["value"].get<double>() * scale, unit)},
              {rate(record, "algbw")},
              {rate(record, "busbw")},
              {record.bound ? fmt::format("{:.0f} %", 100 * record.bound->share) : "-"},

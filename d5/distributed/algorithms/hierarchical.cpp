@@ -36,7 +36,7 @@ class Hierarchical final : public Algorithm {
     if (leads) {
       step.collective = Collective::allreduce;
       step.reduction = op.reduction;
-      run_algorithm("ring", step, Ranks(ranks, first));
+      run_algorithm("segmented_ring", step, Ranks(ranks, first));
     }
     step.collective = Collective::broadcast;
     step.input = op.output;

@@ -20,8 +20,7 @@ class Ring final : public Algorithm {
   void run(const Operation& op, const Ranks& ranks) const override {
     if (op.collective == Collective::reduce_scatter) return ring_reduce_scatter_blocks(op, ranks, 1);
     if (op.collective == Collective::allgather) return ring_allgather_blocks(op, ranks, 1);
-    ring_reduce_scatter(op, ranks, op.input, op.output, op.count, 1);
-    ring_allgather(op, ranks, op.output, op.count, 1);
+    ring_allreduce(op, ranks, 1);
   }
 };
 

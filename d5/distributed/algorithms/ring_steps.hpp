@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two halves of everything that goes round a ring, shared by `ring` (one segment a chunk) and `segmented_ring`.
-// `count` elements are divided into as many chunks as ranks, as evenly as can be.
+// What goes round a ring, shared by `ring` (one segment a chunk) and `segmented_ring`. A vector is divided into as many
+// chunks as ranks, as evenly as can be; the last one to add to chunk r is rank r.
 #pragma once
 
 #include "d5/distributed/ranks.hpp"
 
 namespace d5 {
 
-// Afterwards chunk r of `out` is reduced and finished on rank r; the rest of `out` holds partial sums.
-void ring_reduce_scatter(const Operation&, const Ranks&, const void* in, void* out, int64_t count, int segments);
-// Chunk r of `data` is right on rank r before, all of it is on every rank afterwards.
-void ring_allgather(const Operation&, const Ranks&, void* data, int64_t count, int segments);
-
-// reduce_scatter and allgather of whole blocks by the two halves above.
+void ring_allreduce(const Operation&, const Ranks&, int segments);
+// Of whole blocks, one for each rank.
 void ring_reduce_scatter_blocks(const Operation&, const Ranks&, int segments);
 void ring_allgather_blocks(const Operation&, const Ranks&, int segments);
 

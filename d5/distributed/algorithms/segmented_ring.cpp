@@ -11,7 +11,7 @@
 namespace d5 {
 namespace {
 
-constexpr int64_t segment_bytes = 1 << 20;
+constexpr int64_t segment_bytes = 1 << 19;
 
 void chain_broadcast(const Operation& op, const Ranks& ranks) {
   const int n = ranks.size(), place = (ranks.rank() - op.root + n) % n;
@@ -55,8 +55,7 @@ class SegmentedRing final : public Algorithm {
     const int segments = segments_of(op, chunk, segment_bytes);
     if (op.collective == Collective::reduce_scatter) return ring_reduce_scatter_blocks(op, ranks, segments);
     if (op.collective == Collective::allgather) return ring_allgather_blocks(op, ranks, segments);
-    ring_reduce_scatter(op, ranks, op.input, op.output, op.count, segments);
-    ring_allgather(op, ranks, op.output, op.count, segments);
+    ring_allreduce(op, ranks, segments);
   }
 };
 

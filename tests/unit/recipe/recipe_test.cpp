@@ -104,7 +104,7 @@ TEST(Recipe, EverySection) {
 }
 
 TEST(Recipe, LevelsAndDefaults) {
-  for (const auto& [level, kind] : {std::pair{0, "op"}, {1, "net"}, {2, "train"}, {3, "distributed"}}) {
+  for (const auto& [level, kind] : {std::pair{0, "op"}, {1, "net"}, {2, "train"}, {3, "train"}}) {
     EXPECT_EQ(parse_recipe("level = " + std::to_string(level), "a.toml").kind, kind);
   }
   EXPECT_EQ(parse_recipe("", "some/where.toml").name, "where");
