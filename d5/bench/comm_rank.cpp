@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every rank does: check, warm up, then rounds in which each algorithm runs one slice, in an order that changes
-// from round to round. The time of an iteration is the latest end over ranks minus the latest end of the one before it.
+// from round to round. The time of an iteration is the latest end over ranks minus the latest end of the one before it;
+// of a collective with a root, which does not hold up all ranks, minus the latest that any left the barrier before it.
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -162,7 +162,13 @@ class GroupRun {
       std::memcpy(output_.data(), input_.data(), input_.size());
   }
 
-  void go(size_t a, std::span<double> ends) {
+  // Only some ranks wait for others there: without a barrier a root would be many calls ahead.
+  bool has_root() const {
+    return op_.collective == Collective::broadcast || op_.collective == Collective::reduce ||
+           op_.collective == Collective::gather || op_.collective == Collective::scatter;
+  }
+
+  void calls(size_t a, std::span<double> ends) {
     const std::string& name = group_.algorithms[a];
     if (name == "plain") return entry_.plain_loop(c_.transport(), op_, ends);
     op_.algorithm = name == "auto" ? std::string_view() : std::string_view(name);
@@ -170,6 +176,38 @@ class GroupRun {
       c_.run(op_);
       end = now_seconds();
     }
+  }
+
+  struct Times {
+    std::vector<double> begins, ends;  // without a root nobody looks when a call begins
+    Traffic sent;                      // without that of barriers
+  };
+  Times go(size_t a, size_t count) {
+    Times times{{}, std::vector<double>(count), {}};
+    const size_t together = has_root() ? 1 : count;
+    for (size_t i = 0; i < count; i += together) {
+      if (has_root()) c_.barrier();
+      const Traffic before = c_.traffic();
+      if (has_root()) times.begins.push_back(now_seconds());
+      calls(a, std::span(times.ends).subspan(i, together));
+      times.sent.bytes += c_.traffic().bytes - before.bytes;
+      times.sent.messages += c_.traffic().messages - before.messages;
+    }
+    return times;
+  }
+
+  // The latest of all ranks, by rank 0's clock.
+  std::vector<double> latest(std::vector<double> times) {
+    for (double& time : times) time += offset_;
+    std::vector<double> all(times.size());
+    c_.run({.collective = Collective::allreduce,
+            .input = times.data(),
+            .output = all.data(),
+            .count = static_cast<int64_t>(times.size()),
+            .dtype = DType::f64,
+            .reduction = Reduction::max,
+            .algorithm = "tree"});
+    return all;
   }
 
   bool has_output() const {
@@ -183,48 +221,40 @@ class GroupRun {
   }
 
   int64_t first_check(size_t a) {
-    double end = 0;
     int64_t count = 0;
     for (const bool exact : {true, false}) {
       if (!exact && !is_float(op_.dtype)) continue;
       exact ? check_.fill_exact(input_.data()) : check_.fill_real(input_.data());
       poison();
-      go(a, {&end, 1});
+      go(a, 1);
       count += wrong(exact);
     }
     return count;
   }
 
   int64_t calibrate(size_t a) {
-    std::array<double, 3> ends{};
-    go(a, {ends.data(), 1});
+    go(a, 1);
     c_.barrier();
     const double begin = now_seconds();
-    go(a, ends);
-    const double each = over_ranks(c_, (ends.back() - begin) / 3, Reduction::max);
+    const double each = over_ranks(c_, (go(a, 3).ends.back() - begin) / 3, Reduction::max);
     return std::clamp<int64_t>(static_cast<int64_t>(plan_.slice_s / std::max(each, 1e-9)), 1, 500);
   }
 
   void slice(size_t a, int round, int64_t iterations) {
-    std::vector<double> ends(static_cast<size_t>(iterations) + 1);
     poison();
     c_.barrier();
-    const Traffic before = c_.traffic();
-    go(a, ends);  // the first one warms up: its end is where the second begins
-    const Traffic after = c_.traffic();
+    // The first one warms up: its end is where the second begins.
+    const Times times = go(a, static_cast<size_t>(iterations) + 1);
     const int64_t bad = wrong(true);
-    for (double& end : ends) end += offset_;
-    std::vector<double> latest(ends.size());
-    c_.run({.collective = Collective::allreduce,
-            .input = ends.data(),
-            .output = latest.data(),
-            .count = static_cast<int64_t>(ends.size()),
-            .dtype = DType::f64,
-            .reduction = Reduction::max,
-            .algorithm = "tree"});
+    const std::vector<double> ends = latest(times.ends);
+    std::vector<double> begins(ends.begin(), ends.end() - 1);
+    if (has_root()) {
+      begins = latest(times.begins);
+      begins.erase(begins.begin());
+    }
     // Who was last, how often: the straggler.
     std::vector<int64_t> last(static_cast<size_t>(c_.size()));
-    for (size_t i = 1; i < ends.size(); ++i) last[static_cast<size_t>(c_.rank())] += ends[i] == latest[i];
+    for (size_t i = 1; i < ends.size(); ++i) last[static_cast<size_t>(c_.rank())] += times.ends[i] + offset_ == ends[i];
     c_.run({.collective = Collective::allreduce,
             .input = last.data(),
             .output = last.data(),
@@ -232,14 +262,14 @@ class GroupRun {
             .dtype = DType::i64,
             .algorithm = "tree"});
     const auto runs = static_cast<double>(ends.size());
-    const double sent = static_cast<double>(after.bytes - before.bytes) / runs,
-                 messages = static_cast<double>(after.messages - before.messages) / runs;
+    const double sent = static_cast<double>(times.sent.bytes) / runs,
+                 messages = static_cast<double>(times.sent.messages) / runs;
     const double all_sent = over_ranks(c_, sent, Reduction::sum), most_sent = over_ranks(c_, sent, Reduction::max),
                  all_messages = over_ranks(c_, messages, Reduction::sum);
     Json result{{"round", round}, {"wrong", bad}, {"last", last}};
-    for (size_t i = 1; i < latest.size(); ++i) {
-      result["time_s"].push_back(latest[i] - latest[i - 1]);
-      result["end_s"].push_back(latest[i]);
+    for (size_t i = 1; i < ends.size(); ++i) {
+      result["time_s"].push_back(ends[i] - begins[i - 1]);
+      result["end_s"].push_back(ends[i]);
     }
     const std::string& name = group_.algorithms[a];
     if (name != "plain" && name != "library" && !(name == "auto" && c_.chosen(op_) == "library"))

@@ -96,7 +96,12 @@ void add_figures(Record& record, const Told& told, const CommGroup& group, int r
     record.details["tails"][fmt::format("p{:g}", 100 * q.p)] = tail;
   }
   const double bound = alpha_beta_bound(group.collective, ranks, bytes, alpha, beta);
-  if (bound > 0) record.bound = Bound{"alpha-beta", bound, "s", bound / time.median};
+  if (bound > 0) {
+    record.bound = Bound{"alpha-beta", bound, "s", bound / time.median};
+    if (record.bound->share > 1.05)
+      record.warnings.push_back(
+          fmt::format("faster than its bound ({:.0f} %): the ping-pong or the time is off", 100 * record.bound->share));
+  }
   const auto straggler = std::ranges::max_element(told.last) - told.last.begin();
   record.details["last_rank"] = {
       {"rank", straggler}, {"times", told.last[static_cast<size_t>(straggler)]}, {"of", told.samples.time_s.size()}};

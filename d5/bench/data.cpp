@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data: one batch out of the loader. How values become a case, and how the result of a case becomes a record.
 #include <algorithm>
+#include <numeric>
 
 #include "d5/bench/data_case.hpp"
 #include "d5/bench/data_session.hpp"
@@ -17,6 +18,24 @@ std::vector<double> of_slices(const std::vector<Json>& probes, const std::string
   for (const Json& probe : probes)
     if (probe.contains(name)) values.push_back(probe[name].get<double>());
   return values;
+}
+
+double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+// Samples in a batch: fewer than were asked for where some cannot be read and are skipped.
+double delivered(const std::vector<Json>& probes, double batch) {
+  const double batches = sum_of(of_slices(probes, "batches"));
+  return batches > 0 ? sum_of(of_slices(probes, "samples")) / batches : batch;
+}
+
+void warn_of_skipped(const CaseResult& result, Record& record) {
+  const double skipped = sum_of(of_slices(result.finished, "skipped"));
+  if (skipped == 0) return;
+  std::string first;
+  for (const Json& finished : result.finished)
+    if (first.empty() && finished.contains("first_skipped")) first = finished["first_skipped"][0].get<std::string>();
+  record.warnings.push_back(
+      fmt::format("{:.0f} samples could not be read and were skipped; the first: {}", skipped, first));
 }
 
 // Seconds that a batch needs at the rates probed beside the slice; the name of the later one.
@@ -92,8 +111,10 @@ class DataBench final : public Bench {
     const Summary time = summarize(result.samples.time_s);
     record.warnings.insert(record.warnings.end(), time.warnings.begin(), time.warnings.end());
     const double batch = record.details["data"]["batch"].get<double>();
-    const double bytes = batch * record.details["data"]["sample_bytes"].get<double>();
+    const double samples = delivered(result.probes, batch);
+    const double sample_bytes = record.details["data"]["sample_bytes"].get<double>();
     add_bound(result, batch, record);
+    warn_of_skipped(result, record);
     const auto add = [&](const std::string& name, const std::string& unit, double scale, bool inverse) {
       Metric metric{.unit = unit,
                     .median = inverse ? scale / time.median : scale * time.median,
@@ -115,11 +136,11 @@ class DataBench final : public Bench {
             Metric{.unit = unit, .median = scale * median(values), .n = values.size(), .n_eff = double(values.size())});
     };
     if (result.fields.at("processes") == 1) {
-      add("throughput", "samples/s", batch, true);
-      add("bandwidth", "GB/s", bytes * 1e-9, true);
+      add("throughput", "samples/s", samples, true);
+      add("bandwidth", "GB/s", samples * sample_bytes * 1e-9, true);
     } else {  // of all processes
       of_probes("throughput", "samples/s", "all_samples_per_s");
-      of_probes("bandwidth", "GB/s", "all_samples_per_s", bytes / batch * 1e-9);
+      of_probes("bandwidth", "GB/s", "all_samples_per_s", sample_bytes * 1e-9);
     }
     of_probes("latency", "s", "latency_s");
     of_probes("stall", "1", "stall_share");
@@ -147,9 +168,8 @@ class DataBench final : public Bench {
   // Bytes that came out of storage for every byte of a batch: 0 where all was cached, above 1 where more is read than
   // used.
   static void add_read_share(const CaseResult& result, Record& record) {
-    double needed = 0, read = 0;
-    for (const double bytes : of_slices(result.probes, "bytes_needed")) needed += bytes;
-    for (const double bytes : of_slices(result.probes, "bytes_from_storage")) read += bytes;
+    const double needed = sum_of(of_slices(result.probes, "bytes_needed"));
+    const double read = sum_of(of_slices(result.probes, "bytes_from_storage"));
     if (needed > 0 && result.probes.front().contains("bytes_from_storage"))
       record.metrics.emplace_back("read_share",
                                   Metric{.unit = "x", .median = read / needed, .n = result.probes.size()});

@@ -21,7 +21,7 @@ void nap() { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
 
 }  // namespace
 
-DataPeers::DataPeers(int count, const std::function<std::function<void()>(int rank)>& open)
+DataPeers::DataPeers(int count, const std::function<Next(int rank)>& open)
     : bytes_(static_cast<size_t>(1 + count) * sizeof(Line)) {
   void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw Error("[data] no memory for {} processes to meet in", count);
@@ -46,11 +46,8 @@ DataPeers::DataPeers(int count, const std::function<std::function<void()>(int ra
         while (running() == 0) nap();
         idle(self) = false;
         {
-          const std::function<void()> next = open(p + 1);
-          while (running() != 0) {
-            next();
-            ++given(self);
-          }
+          const Next next = open(p + 1);
+          while (running() != 0) given(self) += next();
         }
         idle(self) = true;
       }
@@ -99,7 +96,7 @@ void DataPeers::pause() {
     } while (!idle(p));
 }
 
-int64_t DataPeers::batches() const {
+int64_t DataPeers::samples() const {
   int64_t sum = 0;
   for (size_t p = 0; p < processes_.size(); ++p) sum += given(p);
   return sum;

@@ -110,6 +110,7 @@ class DataSession final : public Session {
     }
     const auto read_after = read_counters();
     result.probe = {{"samples_per_s", reading_rate()},
+                    {"batches", counted.batches},
                     {"samples", counted.samples},
                     {"stall_share", counted.elapsed_s > 0 ? counted.waited_s / counted.elapsed_s : 0},
                     {"latency_s", counted.read_s / std::max<double>(1, static_cast<double>(counted.samples))},
@@ -144,21 +145,22 @@ class DataSession final : public Session {
 
   // What the loader gave, and how long that took.
   struct Counted {
-    Index samples = 0, of_peers = 0;
+    Index batches = 0, samples = 0, of_peers = 0;
     double bytes = 0, waited_s = 0, read_s = 0, elapsed_s = 0;
   };
   template <class Take>
   double count(Counted& counted, Take take) {
-    const int64_t others = peers_ ? peers_->batches() : 0;
+    const int64_t others = peers_ ? peers_->samples() : 0;
     const LoaderCounts before = loader_ ? loader_->counts() : LoaderCounts{};
     const double began = now_seconds();
     take();
     const double elapsed = now_seconds() - began;
     if (peers_) {
-      counted.of_peers += (peers_->batches() - others) * batch_;
+      counted.of_peers += peers_->samples() - others;
       peers_->pause();
     }
     const LoaderCounts& after = loader_->counts();
+    counted.batches += after.batches - before.batches;
     counted.samples += after.samples - before.samples;
     counted.bytes += after.bytes - before.bytes;
     counted.waited_s += after.waited_s - before.waited_s;
@@ -236,7 +238,9 @@ class DataSession final : public Session {
       auto reading = std::shared_ptr<PeerReading>(
           new PeerReading{{cold_ ? files_ : std::vector<std::string>()}, Loader(data_, share(rank), options_)});
       return [reading] {
-        if (!reading->loader.next()) throw Error("[data] the loader ended");
+        const Batch* batch = reading->loader.next();
+        if (!batch) throw Error("[data] the loader ended");
+        return batch->size();
       };
     });
   }

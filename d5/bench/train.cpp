@@ -12,6 +12,7 @@
 #include "d5/bench/train_case.hpp"
 #include "d5/bench/train_data.hpp"
 #include "d5/bench/train_session.hpp"
+#include "d5/bench/train_speed.hpp"
 #include "d5/core/plugins.hpp"
 #include "d5/distributed/cluster.hpp"
 #include "d5/measure/metrics/energy.hpp"
@@ -42,7 +43,7 @@ void add_quality(const Json& training, const std::string& part, Record& record) 
   metric.n = of_part.at("samples");
   metric.n_eff = static_cast<double>(metric.n);
   // The samples are fixed; what is random is which ones they are. Runs differ, too: over seeds see the summary.
-  if (of_part.contains("right")) {
+  if (of_part.contains("right") && metric.n > 0) {
     const Interval interval = wilson_interval(of_part["right"], of_part.at("samples"));
     metric.ci95 = {interval.low, interval.high};
   }
@@ -50,18 +51,21 @@ void add_quality(const Json& training, const std::string& part, Record& record) 
   record.metrics.emplace_back(part + "_loss", plain("1", of_part.at("loss")));
 }
 
-void add_speed(const CaseResult& result, const Json& details, Record& record) {
-  const std::vector<double> blocks = details.value("step_seconds", std::vector<double>());
-  if (blocks.size() < 2) return;
-  // The first block holds what happens once: pages that are touched, threads that start.
-  const Summary time = summarize(std::span(blocks).subspan(1));
-  const auto batch = static_cast<double>(batch_of_all_ranks(result.fields));
+// The time of a step is a median; samples/s is what was trained on by the time that took, however uneven steps are.
+// With several ranks it is the time of the slowest (train_session.cpp).
+void add_speed(const Json& details, const Json& training, Record& record) {
+  const std::vector<double> seconds = details.value("step_seconds", std::vector<double>()),
+                            samples = details.value("step_samples", std::vector<double>());
+  const Json timed = training.value("timed", Json::object());
+  const double whole = training["step"]["whole_s"].get<double>() * timed.value("steps", 0.0);
+  if (seconds.empty() || samples.size() != seconds.size() || !(whole > 0)) return;
+  const Summary time = summarize(seconds);
   Metric step{.unit = "s", .median = time.median, .ci95 = {}, .n = time.n, .n_eff = time.n_eff};
-  Metric rate{.unit = "samples/s", .median = batch / time.median, .ci95 = {}, .n = time.n, .n_eff = time.n_eff};
-  if (time.ci95) {
-    step.ci95 = {time.ci95->low, time.ci95->high};
-    rate.ci95 = {batch / time.ci95->high, batch / time.ci95->low};
-  }
+  if (time.ci95) step.ci95 = {time.ci95->low, time.ci95->high};
+  const double mean = timed.at("samples").get<double>() / whole;
+  Metric rate{.unit = "samples/s", .median = mean, .ci95 = {}, .n = seconds.size(), .n_eff = time.n_eff};
+  if (const auto error = relative_error_of_rate(samples, seconds); error && *error < 1)
+    rate.ci95 = {mean * (1 - *error), mean * (1 + *error)};
   record.metrics.emplace_back("step_time", step);
   record.metrics.emplace_back("throughput", rate);
 }
@@ -185,7 +189,7 @@ class TrainBench final : public Bench {
     }
     add_drift(training, record);
     record.metrics.emplace_back("training_time", plain("s", training.at("seconds")));
-    add_speed(result, record.details, record);
+    add_speed(record.details, training, record);
     if (const Json scheme = training.value("scheme", Json::object()); scheme.contains("sent_bytes")) {
       record.metrics.emplace_back("sent_per_step", plain("B", scheme["sent_bytes"]));
       if (const double least = scheme.value("least_bytes", 0.0); least > 0)
@@ -237,8 +241,9 @@ class TrainBench final : public Bench {
     if (ranks == 1) return;
     if (scheme.name == "single")
       throw FieldError("scheme", fmt::format("[train] scheme single is of one process, and there are {} ranks", ranks));
-    if (all % (ranks * fields.at("accumulate").get<Index>()) != 0)
-      throw FieldError("batch", fmt::format("[train] a batch of {} is not divided evenly among {} ranks", all, ranks));
+    if (const Index micros = fields.at("accumulate"); all % (ranks * micros) != 0)
+      throw FieldError("batch", fmt::format("[train] a batch of {} is not divided evenly among {} ranks{}", all, ranks,
+                                            micros > 1 ? fmt::format(" x {} micro-batches", micros) : ""));
     if (fields.at("discriminator") != "")
       throw FieldError("ranks", "[train] two networks against each other are trained by one rank; legal: 1");
     if (fields.at("device") != "cpu") throw FieldError("device", "[train] several ranks train on the host; legal: cpu");

@@ -89,7 +89,7 @@ Json to_json(const TrainingResult& r, const std::string& quality) {
                      {"test_loss", p.test_loss},
                      {"test_" + quality, p.test_quality},
                      {"learning_rate", p.learning_rate}});
-  const auto steps = static_cast<double>(std::max<Index>(1, r.steps));
+  const auto steps = static_cast<double>(std::max<Index>(1, r.timed.steps));
   Json result = {{"quality", quality},
                  {"stopped", r.stopped},
                  {"steps", r.steps},
@@ -104,8 +104,10 @@ Json to_json(const TrainingResult& r, const std::string& quality) {
                    {"optimizer_s", r.times.optimizer / steps},
                    {"input_s", r.times.input / steps},
                    {"residual_s", r.times.residual() / steps}}},
-                 {"step_block", r.step_block},
+                 {"timed", {{"steps", r.timed.steps}, {"samples", r.timed.samples}}},
+                 {"step_block", r.means.block},
                  {"resumed_at_step", r.resumed_at}};
+  if (r.waiting_known) result["step"]["waiting_s"] = r.times.waiting / steps;
   if (r.skipped.train + r.skipped.test > 0)
     result["skipped"] = {{"train", r.skipped.train}, {"test", r.skipped.test}, {"first", r.skipped.first}};
   if (r.seconds_to_target) {
@@ -116,9 +118,9 @@ Json to_json(const TrainingResult& r, const std::string& quality) {
 }
 
 // Bytes of a step by all ranks together, what the scheme measured, and where each rank's time went: the straggler is
-// the one that computes longest.
-Json scheme_json(const std::string& name, const TrainingResult& result, Communicator& communicator) {
-  const auto steps = static_cast<double>(std::max<Index>(1, result.steps));
+// the one that computes longest. The step that is told of is that of the slowest rank: all wait for it in the end.
+Json scheme_json(const std::string& name, const TrainingResult& result, Communicator& communicator, Json& slowest) {
+  const auto steps = static_cast<double>(std::max<Index>(1, result.timed.steps));
   Json json = {{"name", name}};
   double sent = 0;
   for (const auto& [what, value] : result.scheme) {
@@ -129,8 +131,9 @@ Json scheme_json(const std::string& name, const TrainingResult& result, Communic
   }
   // What was sent before it was resumed nobody knows any more.
   const auto steps_here = static_cast<double>(std::max<Index>(1, result.steps - result.resumed_at));
-  const std::vector<double> mine{sent / steps_here, result.times.operators / steps, result.times.input / steps,
-                                 result.times.optimizer / steps};
+  const StepTimes& times = result.times;
+  const std::vector<double> mine{sent / steps_here,       times.operators / steps, times.input / steps,
+                                 times.optimizer / steps, times.whole / steps,     times.waiting / steps};
   std::vector<double> all(mine.size() * static_cast<size_t>(communicator.size()));
   communicator.run({.collective = Collective::allgather,
                     .input = mine.data(),
@@ -141,8 +144,16 @@ Json scheme_json(const std::string& name, const TrainingResult& result, Communic
   for (size_t rank = 0; rank * mine.size() < all.size(); ++rank) {
     const double* const row = all.data() + rank * mine.size();
     sent_by_all += row[0];
-    json["ranks"].push_back(
-        {{"sent_bytes", row[0]}, {"operators_s", row[1]}, {"input_s", row[2]}, {"optimizer_s", row[3]}});
+    json["ranks"].push_back({{"sent_bytes", row[0]},
+                             {"operators_s", row[1]},
+                             {"input_s", row[2]},
+                             {"optimizer_s", row[3]},
+                             {"whole_s", row[4]}});
+    if (row[4] > slowest.at("whole_s").get<double>()) {
+      slowest.update({{"whole_s", row[4]}, {"operators_s", row[1]}, {"optimizer_s", row[3]}, {"input_s", row[2]}});
+      slowest["residual_s"] = row[4] - row[1] - row[2] - row[3] - row[5];
+      if (slowest.contains("waiting_s")) slowest["waiting_s"] = row[5];
+    }
     if (row[1] + row[2] > longest) {
       longest = row[1] + row[2];
       json["straggler"] = rank;
@@ -251,10 +262,11 @@ Outcome trained(TrainingFrame& trainer, const Run& run) {
   meters.report(details);
   details["training"] = to_json(result, quality);
   Json& training = details["training"];
-  if (run.communicator) training["scheme"] = scheme_json(settings.scheme, result, *run.communicator);
+  if (run.communicator) training["scheme"] = scheme_json(settings.scheme, result, *run.communicator, training["step"]);
   if (run.communicator && run.fields.at("replay").get<bool>())
     stamp_replayed(cpu, run.fields.at("communicator") == "mpi", result, *run.communicator, details);
-  for (const double seconds : result.step_seconds) details["step_seconds"].push_back(seconds);
+  if (!result.means.seconds.empty()) details["step_seconds"] = result.means.seconds;
+  if (!result.means.samples.empty()) details["step_samples"] = result.means.samples;
   for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
   if (const auto& skipped = result.skipped; skipped.train + skipped.test > 0)
     details["warnings"].push_back(

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 run: a recipe, or a record to reproduce.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <set>
 
 #include "d5/bench/session.hpp"
+#include "d5/bench/train_case.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
 #include "d5/cli/plugins.hpp"
@@ -44,8 +46,18 @@ void warn_of_missing_plugins(const std::vector<Record>& records) {
     fmt::print(stderr, "warning: the records were made with {}; give it with --source or --plugin\n", file);
 }
 
+// Nothing of the user's is overwritten, and nothing is taken from a checkpoint: what is repeated begins at its
+// beginning.
+Json without_files(Json fields, const std::string& kind) {
+  if (kind == "train")
+    for (const CaseField& field : train_fields())
+      if (std::ranges::find(beside_training, field.name) != beside_training.end()) fields[field.name] = field.otherwise;
+  return fields;
+}
+
 // The same cases again; each is compared with what the record says of it.
 int reproduce(const RunRecipeFlags& flags) {
+  if (!flags.set.empty()) throw UsageError("[run] --set changes recipes; {} is a record", flags.what);
   const RecordFile before = read_records(flags.what);
   for (const std::string& problem : before.problems) fmt::print(stderr, "warning: {}\n", problem);
   warn_of_missing_plugins(before.records);
@@ -55,7 +67,7 @@ int reproduce(const RunRecipeFlags& flags) {
       throw UsageError("[run] {}: a record of kind '{}' is repeated by its own command alone: {}", flags.what,
                        record.kind, record.rerun);
     recipe.kind = record.kind;
-    recipe.blocks.push_back({.values = record.fields});
+    recipe.blocks.push_back({.values = without_files(record.fields, record.kind)});
   }
   if (recipe.blocks.empty()) throw UsageError("[run] {} holds no records of cases", flags.what);
   return execute(recipe, flags, {.finished = [&](const std::vector<Record>& after) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/report/comm_table.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
+#include "d5/report/case_fields.hpp"
 #include "d5/report/number_text.hpp"
 #include "d5/report/text_table.hpp"
 #include "d5/report/verdicts.hpp"
@@ -41,11 +44,24 @@ std::string rate(const Record& record, const char* name) {
   return metric ? fmt::format("{:.3g}", metric->median * 1e-9) : "-";
 }
 
-void add(TextTable& table, const Record& record, const std::optional<Standing>& standing, size_t number) {
+// Numbers of footnotes; equal texts share one.
+std::string mark(std::vector<std::string>& notes, const std::vector<std::string>& texts) {
+  std::string marks;
+  for (const std::string& text : texts) {
+    const auto found = std::ranges::find(notes, text);
+    marks += fmt::format("{}[{}]", marks.empty() ? "" : " ", found - notes.begin() + 1);
+    if (found == notes.end()) notes.push_back(text);
+  }
+  return marks;
+}
+
+void add(TextTable& table, const Record& record, const std::optional<Standing>& standing, size_t number,
+         const std::string& marks) {
   const std::string algorithm = record.fields["algorithm"];
   const std::string bytes = fmt::format("{}", record.fields["bytes"].get<int64_t>());
   if (record.status != "passed") {
-    table.row({{bytes}, {algorithm}}, {record.status + ": " + record.reason, Tone::bad});
+    table.row({{bytes}, {algorithm}},
+              {fmt::format("{}: {}{}{}", record.status, record.reason, marks.empty() ? "" : "  ", marks), Tone::bad});
     return;
   }
   const Metric& time = *record.metric("time");
@@ -71,7 +87,16 @@ void add(TextTable& table, const Record& record, const std::optional<Standing>& 
              {record.bound ? fmt::format("{:.0f} %", 100 * record.bound->share) : "-"},
              {over.is_number() ? fmt::format("{:.2f}x", over.get<double>()) : "-"},
              {"0"},
-             {against}});
+             {against}},
+            {marks});
+}
+
+// The algorithm that the rows of a block are compared with; where sizes differ in that, each with its first.
+std::string base_name(std::span<const Record> records, std::span<const std::optional<Standing>> standings) {
+  std::set<std::string> names;
+  for (const auto& standing : standings)
+    if (standing) names.insert(records[standing->base].fields["algorithm"]);
+  return names.size() == 1 ? *names.begin() : "the first";
 }
 
 }  // namespace
@@ -84,17 +109,17 @@ std::string comm_table(std::span<const Record> records, bool colour) {
     while (end < records.size() && heading(records[end]) == heading(records[first])) ++end;
     size_t shown = first;
     while (shown + 1 < end && records[shown].status != "passed") ++shown;
-    std::string base = records[first].fields["algorithm"];
     text += fmt::format("{}{}    {}\n", first ? "\n" : "", heading(records[first]), about(records[shown]));
     TextTable table;
     table.column("bytes", Align::right);
     table.column("algorithm");
     for (const char* column : {"median", "95 % CI", "p95", "algbw GB/s", "busbw GB/s", "of bound", "sent", "wrong"})
       table.column(column, Align::right);
-    table.column("against " + base);
-    for (size_t i = first; i < end; ++i) add(table, records[i], standings[i], i);
+    table.column("against " + base_name(records, std::span(standings).subspan(first, end - first)));
+    std::vector<std::string> notes;
+    for (size_t i = first; i < end; ++i) add(table, records[i], standings[i], i, mark(notes, records[i].warnings));
     text += table.text(colour);
-    for (const std::string& warning : records[first].warnings) text += fmt::format("! {}\n", warning);
+    for (size_t i = 0; i < notes.size(); ++i) text += fmt::format("[{}] {}\n", i + 1, one_line(notes[i]));
     first = end;
   }
   return text;

@@ -51,6 +51,14 @@ nlohmann::json without(nlohmann::json object, const char* key) {
   return object;
 }
 
+// The case without what a repetition does not do: files it wrote, checkpoints it went on from, ranks started again.
+nlohmann::json repeated_fields(const Record& record) {
+  nlohmann::json fields = without(record.fields, "kind");
+  if (record.kind == "train")
+    for (const std::string_view name : beside_training) fields.erase(std::string(name));
+  return fields;
+}
+
 // A user's file by its contents, under its name.
 nlohmann::json plugin_hashes(const Record& record) {
   nlohmann::json hashes = nlohmann::json::object();
@@ -98,7 +106,7 @@ bool trainings_agree(const Record& original, const Record& repetition, std::stri
 Agreement agreement(const Record& original, const Record& repetition, const VerdictOptions& options,
                     size_t comparisons) {
   Agreement result;
-  result.case_differences = differences(without(original.fields, "kind"), without(repetition.fields, "kind"));
+  result.case_differences = differences(repeated_fields(original), repeated_fields(repetition));
   for (std::string& text : differences(plugin_hashes(original), plugin_hashes(repetition)))
     result.case_differences.push_back(std::move(text));
   if (original.kind != repetition.kind) {
@@ -130,7 +138,7 @@ Reproduction reproduce_records(const RecordFile& before, std::span<const Record>
   std::vector<std::pair<const Record*, const Record*>> pairs;
   for (const Record& original : before.records) {
     const auto repetition = std::find_if(after.begin(), after.end(), [&](const Record& r) {
-      return r.kind == original.kind && without(r.fields, "kind") == without(original.fields, "kind");
+      return r.kind == original.kind && repeated_fields(r) == repeated_fields(original);
     });
     if (repetition == after.end()) {
       result.missing.push_back(case_name(original));

@@ -2,9 +2,11 @@
 // Do the repetitions of records agree with them?
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "d5/measure/comparison.hpp"
@@ -13,6 +15,10 @@
 #include "d5/report/verdicts.hpp"
 
 namespace d5 {
+
+// Fields of a training that a repetition leaves at their defaults: it begins at the beginning, and writes nothing.
+inline constexpr std::array<std::string_view, 8> beside_training{"resume",     "checkpoint", "every",    "export", "trace",
+                                                                "from_ranks", "restarts",   "elastic"};
 
 struct Agreement {
   bool agrees = false;  // same case and status; the time is `same`, or `unclear` with intervals that meet

@@ -35,13 +35,27 @@ std::string metric_text(const Metric& metric) {
   return fmt::format("{} ({})", number_text(metric.median, decimals), interval_text(interval, decimals));
 }
 
-// Operators, optimizer, input and the rest of a step, which make up the whole.
-std::vector<Cell> step_cells(const Json& training) {
-  const Json step = training.value("step", Json::object());
+Json step_of(const Record& record) {
+  return record.details.value("training", Json::object()).value("step", Json::object());
+}
+
+// Parts of a step and their headings, which make up the whole; waiting for other ranks where a scheme measures it.
+using Part = std::pair<const char*, const char*>;
+std::vector<Part> step_parts(const std::vector<const Record*>& records) {
+  std::vector<Part> parts{{"operators_s", "operators"}, {"optimizer_s", "optimizer"}, {"input_s", "input"}};
+  if (std::ranges::any_of(records, [](const Record* record) { return step_of(*record).contains("waiting_s"); }))
+    parts.emplace_back("waiting_s", "waiting");
+  parts.emplace_back("residual_s", "rest");
+  return parts;
+}
+
+std::vector<Cell> step_cells(const Json& step, const std::vector<Part>& parts) {
   const double whole = step.value("whole_s", 0.0);
   std::vector<Cell> cells{{whole > 0 ? seconds_text(whole) : ""}};
-  for (const char* part : {"operators_s", "optimizer_s", "input_s", "residual_s"})
-    cells.push_back({whole > 0 ? fmt::format("{:.1f} %", 100 * step.value(part, 0.0) / whole) : ""});
+  for (const Part& part : parts) {
+    const bool known = whole > 0 && step.contains(part.first);
+    cells.push_back({known ? fmt::format("{:.1f} %", 100 * step[part.first].get<double>() / whole) : ""});
+  }
   return cells;
 }
 
@@ -69,7 +83,9 @@ std::string table_of(const std::string& network, const std::vector<const Record*
   table.column("train loss", Align::right);
   table.column("samples/s", Align::right);
   table.column("to target", Align::right);
-  for (const char* part : {"step", "operators", "optimizer", "input", "rest"}) table.column(part, Align::right);
+  table.column("step", Align::right);
+  const std::vector<Part> parts = step_parts(records);
+  for (const Part& part : parts) table.column(part.second, Align::right);
   std::vector<std::pair<const char*, const char*>> losses;  // metric and heading of what was lost, where anything was
   for (const auto& loss :
        {std::pair{"restarts", "restarts"}, {"lost_ranks", "lost ranks"}, {"recovery_time", "recovery"}})
@@ -97,7 +113,7 @@ std::string table_of(const std::string& network, const std::vector<const Record*
     const Metric* reached = record->metric("time_to_target");
     const bool wanted = record->fields.value("target", 0.0) != 0;
     cells.push_back({reached ? seconds_text(reached->median) : wanted ? "never" : "-"});
-    for (Cell& cell : step_cells(training)) cells.push_back(std::move(cell));
+    for (Cell& cell : step_cells(step_of(*record), parts)) cells.push_back(std::move(cell));
     for (const auto& loss : losses) {
       const Metric* metric = record->metric(loss.first);
       cells.push_back({!metric               ? "-"

@@ -53,7 +53,7 @@ std::vector<PairedSlices> paired_slices(const Record& record, const Record& base
       if (other != same_launch->second.end())
         single.push_back({launch, round, std::log(time) - std::log(other->second)});
     }
-    if (!pairs_of_rounds) {
+    if (!pairs_of_rounds || single.size() < 2) {
       result.insert(result.end(), single.begin(), single.end());
       continue;
     }

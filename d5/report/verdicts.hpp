@@ -29,7 +29,8 @@ std::vector<std::optional<Standing>> verdicts(std::span<const Record> records, c
 size_t comparisons_in(std::span<const std::optional<Standing>> standings);  // without the bases
 
 // ln t - ln t_base of the medians of the two slices of every round that both ran in. With `pairs_of_rounds` (two
-// members: ABBA) the mean over two successive rounds, which cancels a linear drift; an odd last round is left out.
+// members: ABBA) the mean over two successive rounds, which cancels a linear drift; an odd last round is left out
+// unless it is the only one.
 std::vector<PairedSlices> paired_slices(const Record& record, const Record& base, bool pairs_of_rounds);
 
 // The median of the samples of each launch.

@@ -51,8 +51,10 @@ std::string about(const TrainingSettings& settings, const SavedPosition& at, uin
                 {"seconds", at.seconds},
                 {"test_seconds", r.test_seconds},
                 {"checkpoint_seconds", r.checkpoint_seconds},
-                {"times", {r.times.whole, r.times.input, r.times.operators, r.times.optimizer}},
-                {"step_block", r.step_block},
+                {"times", {r.times.whole, r.times.input, r.times.operators, r.times.optimizer, r.times.waiting}},
+                {"timed", {r.timed.steps, r.timed.samples}},
+                {"step_block", r.means.block},
+                {"step_means", !r.means.seconds.empty()},
                 {"stopped", over ? r.stopped : ""},
                 {"curve", Json::array()},
                 {"qualities", at.qualities}};
@@ -77,11 +79,16 @@ void read_about(const Json& about, const Checkpoint& saved, SavedPosition& at, T
   r.test_seconds = about.at("test_seconds");
   r.checkpoint_seconds = about.at("checkpoint_seconds");
   const Json& times = about.at("times");
-  r.times = {times.at(0), times.at(1), times.at(2), times.at(3)};
-  r.step_block = about.at("step_block");
-  if (at.step >= r.step_block) {
-    const auto seconds = saved.at("seconds of steps").values<double>();
-    r.step_seconds.assign(seconds.begin(), seconds.end());
+  if (const auto timed = about.find("timed"); timed != about.end()) {  // older files say nothing of samples
+    r.times = {times.at(0), times.at(1), times.at(2), times.at(3), times.at(4)};
+    r.timed = {timed->at(0), timed->at(1)};
+    r.means.block = about.at("step_block");
+    if (about.at("step_means").get<bool>()) {
+      const auto values = saved.at("seconds of steps").values<double>();
+      const auto half = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+      r.means.seconds.assign(values.begin(), half);
+      r.means.samples.assign(half, values.end());
+    }
   }
   r.stopped = about.at("stopped");
   for (const Json& point : about.at("curve")) r.curve.push_back(point_from(point));
@@ -100,7 +107,9 @@ Tensor as_section(std::vector<double>& values) {
 void save_training(const TrainingSettings& settings, const SavedPosition& at, uint64_t layout_hash,
                    NamedTensors tensors, TrainingResult& result, const SumOverRanks& sum) {
   const double begin = now_seconds();
-  if (!result.step_seconds.empty()) tensors.emplace_back("seconds of steps", as_section(result.step_seconds));
+  std::vector<double> means = result.means.seconds;  // then samples
+  means.insert(means.end(), result.means.samples.begin(), result.means.samples.end());
+  if (!means.empty()) tensors.emplace_back("seconds of steps", as_section(means));
   const std::string text = about(settings, at, layout_hash, result);
   std::string why_not;
   if (settings.ranks > 1) {

@@ -187,6 +187,10 @@ TrainingResult TrainingFrame::run() {
   after(TrainingEvent::training);
   result_.seconds = elapsed();
   result_.steps = step_;
+  if (result_.timed.steps == 0 && first_step_) {
+    result_.times = *first_step_;
+    result_.timed = {1, result_.samples};
+  }
   return result_;
 }
 
@@ -206,11 +210,12 @@ void TrainingFrame::train() try {
     if (!diverged()) end_epoch(whole);
     after(TrainingEvent::epoch);
     if (whole && result_.stopped.empty()) result_.stopped = settings_.stop.after_epoch(qualities_);
-    if (whole && result_.stopped.empty() && settings_.ranks > 1) result_.stopped = interrupted(true);
+    if (whole && result_.stopped.empty()) result_.stopped = interrupted(true);
     if (whole && saves()) save();
   }
   scheme_->end_training(set_);
   set_.touch();
+  note_waiting(true);
   result_.scheme = scheme_->measured();
 } catch (...) {
   scheme_->abandon();
@@ -251,15 +256,36 @@ bool TrainingFrame::run_epoch() {
 
 void TrainingFrame::run_step(Loader& loader) {
   const double begin = now_seconds();
-  const StepTimes parts = take_step(loader);
+  const Index samples_before = result_.samples;
+  StepTimes parts = take_step(loader);
   if (diverged()) return;
   ++step_;
-  const double seconds = now_seconds() - begin;
-  result_.times.whole += seconds;
+  parts.whole = now_seconds() - begin;
+  if (!first_step_) {
+    first_step_ = parts;
+    note_waiting(false);
+    return;
+  }
+  const Index samples = result_.samples - samples_before;
+  result_.times.whole += parts.whole;
   result_.times.input += parts.input;
   result_.times.operators += parts.operators;
   result_.times.optimizer += parts.optimizer;
-  blocks_.add(seconds, result_.step_seconds, result_.step_block);
+  ++result_.timed.steps;
+  result_.timed.samples += samples;
+  blocks_.add(parts.whole, static_cast<double>(samples), result_.means);
+}
+
+// What the scheme waited since the last call, within what counts as the optimizer's.
+void TrainingFrame::note_waiting(bool counts) {
+  for (const auto& [name, seconds] : scheme_->measured()) {
+    if (name != "waited_s") continue;
+    const double since = seconds - std::exchange(waited_, seconds);
+    result_.waiting_known = true;
+    if (!counts) continue;
+    result_.times.waiting += since;
+    result_.times.optimizer -= since;
+  }
 }
 
 std::string TrainingFrame::interrupted(bool between_epochs) {
@@ -301,6 +327,9 @@ void TrainingFrame::test() {
   }
   result_.skipped.test = note_skipped(counts);
   scheme_->sum_over_ranks(test_->sums());
+  if (test_->samples() == 0)
+    throw Error("[train] none of the {} test samples could be read; the first: {}", settings_.test->data().size(),
+                result_.skipped.first.empty() ? "another rank's" : result_.skipped.first.front());
   scheme_->end_test(set_);
   set_.touch();
   after(TrainingEvent::test_set);
@@ -334,6 +363,7 @@ void TrainingFrame::end_epoch(bool whole) {
 void TrainingFrame::save() {
   const double begin = now_seconds();
   before(TrainingEvent::checkpoint);
+  note_waiting(true);
   NamedTensors tensors = networks_to_save();
   for (const auto& [name, value] : scheme_->state()) tensors.emplace_back("scheme " + name, value);
   tensors.emplace_back(summed_section, as_section(train_->sums()));

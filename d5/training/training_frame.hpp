@@ -62,10 +62,11 @@ struct CurvePoint {
   double learning_rate = 0;
 };
 
-// Seconds of all steps; what is left of `whole` is the trainer's own: metrics, events.
+// Seconds of steps; what is left of `whole` is the trainer's own: metrics, events.
 struct StepTimes {
   double whole = 0, input = 0, operators = 0, optimizer = 0;
-  double residual() const { return whole - input - operators - optimizer; }
+  double waiting = 0;  // for other ranks, where the scheme measures it; not part of `optimizer`
+  double residual() const { return whole - input - operators - optimizer - waiting; }
 };
 
 struct TrainingResult {
@@ -75,9 +76,13 @@ struct TrainingResult {
   Index steps = 0, samples = 0;  // of all ranks together
   double seconds = 0, test_seconds = 0, checkpoint_seconds = 0;
   std::optional<double> seconds_to_target, epochs_to_target;
+  // Of all steps but the first of each process, which touches pages and starts threads, unless there is no other.
   StepTimes times;
-  std::vector<double> step_seconds;  // means of consecutive steps, `step_block` each
-  Index step_block = 1;
+  struct {
+    Index steps = 0, samples = 0;  // of all ranks
+  } timed;
+  bool waiting_known = false;
+  StepMeans means;
   Index resumed_at = 0;              // step; 0: it began here
   struct {                           // samples that could not be read
     Index train = 0, test = 0;       // of all epochs; of the last test; of all ranks
@@ -155,6 +160,7 @@ class TrainingFrame {
   void test();
   void end_epoch(bool whole);
   Index note_skipped(const LoaderCounts&);
+  void note_waiting(bool counts);
   std::string interrupted(bool between_epochs);  // why it ends within an epoch; empty: it goes on
   void save();
   void load();
@@ -171,6 +177,8 @@ class TrainingFrame {
   double began_ = 0, seconds_before_ = 0;
   bool testing_ = false, drops_last_ = false;
   StepBlocks blocks_;
+  std::optional<StepTimes> first_step_;  // of this process
+  double waited_ = 0;                    // that the scheme told of so far
   NamedTensors scheme_state_;      // that was saved, until the scheme has begun
   std::vector<double> qualities_;  // of the test set after each epoch
 };

@@ -105,6 +105,42 @@ TEST(CommRecords, a_plan_run_by_threads_becomes_records) {
   EXPECT_THAT(records[3].rerun, testing::HasSubstr("--root 1"));
 }
 
+// A root sends and goes on: without a barrier it is many calls ahead of a rank that is late for every one.
+TEST(CommRecords, the_time_of_a_rooted_collective_is_that_of_its_slowest_rank) {
+  CommPlan plan;
+  plan.communicator = "threads";
+  plan.rounds = 1;
+  plan.slice_s = 0.02;
+  plan.groups = {{.collective = Collective::broadcast, .bytes = 64, .algorithms = {"tree"}},
+                 {.collective = Collective::reduce, .bytes = 64, .algorithms = {"tree"}}};
+  std::vector<Json> told;
+  const communicators::Entry& entry = open_communicator("threads");
+  run_ranks({.ranks = 2}, [&](Communicator& c) {
+    run_comm_plan(c, entry, plan, [&](const Json& line) { told.push_back(line); });
+  });
+  for (const Record& record : comm_records(plan, {.fields = {{"ranks", 2}}}, told)) {
+    ASSERT_EQ(record.status, "passed") << record.reason;
+    // One message each: those of the barriers are not counted.
+    EXPECT_DOUBLE_EQ(record.metric("messages_sent")->median, 1);
+    EXPECT_DOUBLE_EQ(record.metric("bytes_sent")->median, 64);
+  }
+}
+
+TEST(CommRecords, faster_than_the_bound_is_a_warning) {
+  CommPlan plan;
+  plan.groups = {{.bytes = 1000, .algorithms = {"ring"}}};
+  const Json hello{{"what", "hello"}, {"alpha_s", 0}, {"beta_s_per_byte", 1e-6}, {"nodes", {0, 0}}, {"library", ""}};
+  Json slice{{"what", "slice"}, {"group", 0}, {"algorithm", "ring"}, {"round", 0}, {"wrong", 0}, {"last", {1, 0}}};
+  slice["end_s"] = {5.0};
+  for (const double time : {0.9e-3, 1.1e-3}) {  // of 1 ms: 1000 bytes, 2 (n - 1) / n = 1
+    slice["time_s"] = {time};
+    const auto records = comm_records(plan, {.fields = Json::object()}, {hello, slice});
+    const auto beyond = std::ranges::count_if(
+        records[0].warnings, [](const std::string& text) { return text.starts_with("faster than its bound"); });
+    EXPECT_EQ(beyond, time < 1e-3);
+  }
+}
+
 // Told by a rank whose result was wrong after timing: the case fails and has no speed.
 TEST(CommRecords, a_wrong_element_fails_the_case) {
   CommPlan plan;

@@ -159,13 +159,13 @@ TEST(DataBench, ProcessesReadAtTheSameTime) {
 }
 
 TEST(DataPeers, OneThatEndsIsAnError) {
-  DataPeers good(2, [](int) { return [] {}; });
+  DataPeers good(2, [](int) { return [] { return 3; }; });
   good.start();
-  const int64_t before = good.batches();
-  while (good.batches() == before) {
+  const int64_t before = good.samples();
+  while (good.samples() == before) {
   }
   good.pause();
-  DataPeers bad(1, [](int) { return []() { throw Error("planted"); }; });
+  DataPeers bad(1, [](int) { return []() -> int64_t { throw Error("planted"); }; });
   EXPECT_THROW(bad.start(), Error);
 }
 
@@ -183,10 +183,17 @@ TEST(DataBench, SamplesThatCannotBeReadEndTheCaseOrAreCounted) {
   const Outcome prepared = session->prepare(Depth::measure);
   ASSERT_EQ(prepared.status, "passed") << prepared.reason;
   EXPECT_EQ(prepared.details["check"]["compared"], 31);
-  session->run({.samples = 4, .batch = 2, .rewarm = 1});
+  const SliceResult slice = session->run({.samples = 4, .batch = 2, .rewarm = 1});
   const Outcome finished = session->finish();
   EXPECT_GE(finished.details["skipped"], 2);  // one an epoch of four batches
   EXPECT_THAT(finished.details["first_skipped"][0].get<std::string>(), HasSubstr("record 5"));
+  CaseResult result{.fields = fields, .prepared = {prepared.details}, .finished = {finished.details}};
+  result.probes = {slice.probe};
+  result.samples = {.time_s = slice.seconds, .start_s = slice.start, .launch = {0, 0, 0, 0}, .round = {0, 0, 0, 0}};
+  const Record record = bench_of(fields).record(result);
+  // Eight batches are two epochs of 31 samples.
+  EXPECT_NEAR(record.metric("throughput")->median * record.metric("time")->median, 62.0 / 8, 1e-9);
+  EXPECT_THAT(record.warnings, testing::Contains(HasSubstr("were skipped; the first:")));
 }
 
 TEST(DataBench, EveryEpochOfASmallSetIsCold) {

@@ -61,6 +61,15 @@ TEST(TrainTable, ShowsEveryRunAndWhatTheSeedsSayTogether) {
   EXPECT_THAT(text, HasSubstr("MLPerf score 36.7 s"));
 }
 
+TEST(TrainTable, WaitingForOtherRanksIsAPartWhereItIsMeasured) {
+  std::vector<Record> records{run(1, 0.9, 1, true), run(2, 0.9, 1, true)};
+  EXPECT_THAT(train_text(records, false), testing::Not(HasSubstr("waiting")));
+  records[1].details["training"]["step"]["waiting_s"] = 0.0007;
+  const std::string text = train_text(records, false);
+  EXPECT_THAT(text, HasSubstr("waiting"));
+  EXPECT_THAT(text, HasSubstr("17.5 %"));
+}
+
 TEST(TrainTable, ConfigurationsDifferByMoreThanTheSeed) {
   const std::vector<Record> records{run(1, 0.9, 1, true), run(1, 0.9, 1, true, "torch"), run(2, 0.9, 1, true)};
   const auto found = by_configuration(records);

@@ -44,6 +44,13 @@ TEST(Verdicts, ArithmeticByHand) {
   EXPECT_EQ(verdict_text(c), "1.04x slower (1.01 .. 1.06)");
 }
 
+TEST(Verdicts, ASingleRoundIsComparedToo) {
+  const Record base = timed("g", "a", samples_of(6, 1, [](int, int) { return 2.0; }));
+  const Record other = timed("g", "b", samples_of(6, 1, [](int, int) { return 3.0; }));
+  EXPECT_EQ(paired_slices(other, base, true).size(), 6u);
+  EXPECT_NEAR(verdicts(std::vector<Record>{base, other})[1]->comparison.ratio, 1.5, 1e-12);
+}
+
 TEST(Verdicts, AbbaCancelsALinearDrift) {
   // Time grows by 1 % a slice; the order is A B, B A.
   const auto at = [](int slice) { return std::exp(0.01 * slice); };
