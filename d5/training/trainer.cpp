@@ -214,8 +214,7 @@ size_t Trainer::bytes() const {
 
 Facts Trainer::kernels() const { return learners_.at(micro_)->executable().kernels(); }
 
-Graph trained_graph(const TrainingSettings& settings, const ParameterSet& set) {
-  Graph graph = settings.network(1, Mode::inference);
+Graph with_weights(Graph graph, const ParameterSet& set) {
   for (const GraphInput& input : graph.inputs) {
     if (!input.parameter || !set.has(input.name)) continue;
     const Tensor value = canonical_part(set, set.masters(set.all()), set.at(input.name));
