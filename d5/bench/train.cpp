@@ -277,8 +277,8 @@ class TrainBench final : public Bench {
                                    discriminator, task_of_case(fields)));
     if (two) as_field("discriminator", [&] { return own_parameters(discriminator).size(); });
     as_field("sampler", [&] { return registered<samplers>(fields.at("sampler").get<std::string>()).about; });
-    as_field("optimizer", [&] { return complete_optimizer_values(optimizer_of(fields)); });
-    as_field("schedule", [&] { return schedule_of(fields).name; });
+    as_field("optimizer", [&] { return for_batch(optimizer_of(fields), batch_of_all_ranks(fields)); });
+    as_field("schedule", [&] { return make_schedule(schedule_of(fields), {fields.at("epochs"), 1}); });
     as_field("augment", [&] { return parse_augmentations(fields.at("augment")).size(); });
     as_field("normalise", [&] { return normalisation_of(fields).mean; });
     if (fields.at("resume").get<bool>() && fields.at("checkpoint") == "")
