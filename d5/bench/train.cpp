@@ -301,8 +301,8 @@ class TrainBench final : public Bench {
     as_field("sampler", [&] { return registered<samplers>(fields.at("sampler").get<std::string>()).about; });
     // One whose module is off is unsupported when the case is run; it says nothing of its values before.
     if (!why_no_optimizer(fields))
-      as_field("optimizer", [&] { return complete_optimizer_values(optimizer_of(fields)); });
-    as_field("schedule", [&] { return schedule_of(fields).name; });
+      as_field("optimizer", [&] { return for_batch(optimizer_of(fields), batch_of_all_ranks(fields)); });
+    as_field("schedule", [&] { return make_schedule(schedule_of(fields), {fields.at("epochs"), 1}); });
     check_augmentations(fields);
     as_field("normalise", [&] { return normalisation_of(fields).mean; });
     if (fields.at("resume").get<bool>() && fields.at("checkpoint") == "")

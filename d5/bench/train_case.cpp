@@ -232,6 +232,7 @@ Json train_identity(const Json& fields) {
         "environment", "events", "kind",     "trajectory", "trajectory_every", "price", "ranks", "communicator",
         "from_ranks",  "trace",  "restarts", "rank_limit", "elastic"})
     identity.erase(name);
+  if (follows_length_of_run(schedule_of(fields))) identity["steps"] = fields.at("steps");
   return identity;
 }
 

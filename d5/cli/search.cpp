@@ -33,7 +33,11 @@ std::pair<std::string, std::string> assignment(const std::string& text, const ch
 
 SearchPlan plan_of(const Recipe& recipe, const SearchFlags& flags) {
   SearchPlan plan = search_plan_from(recipe);
-  if (!flags.method.empty()) plan.method = flags.method;
+  if (!flags.method.empty() && flags.method != plan.method) {  // the recipe's trials and values are its own method's
+    plan.method = flags.method;
+    plan.trials = 0;
+    plan.values = {};
+  }
   if (!flags.objective.empty()) plan.objective = flags.objective;
   if (flags.trials) plan.trials = *flags.trials;
   if (flags.seed) plan.seed = static_cast<uint64_t>(*flags.seed);
@@ -120,8 +124,10 @@ int search(const SearchFlags& flags) {
     fmt::print(stderr, "interrupted: the same command with -o {} goes on\n", folder);
     return exit_interrupted;
   }
-  const bool any = std::ranges::any_of(records, [](const Record& record) { return record.status == "passed"; });
-  return any ? exit_passed : exit_failed;
+  if (has_best(records)) return exit_passed;
+  fmt::print(stderr, "[search] none of {} trainings succeeded at the whole length: there is no best one\n",
+             records.size());
+  return exit_failed;
 }
 
 }  // namespace

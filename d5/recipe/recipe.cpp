@@ -108,7 +108,9 @@ class Loader {
     const auto* value = m.value->as_integer();
     if (!value || value->get() < 0 || value->get() >= static_cast<int64_t>(kinds.size())) {
       throw UsageError(
-          "[recipe] {}: level; legal: 0 (operators), 1 (networks), 2 (training), 3 (training by several ranks), \"data\"", m.place);
+          "[recipe] {}: level; legal: 0 (operators), 1 (networks), 2 (training), 3 (training by several ranks), "
+          "\"data\"",
+          m.place);
     }
     return kinds[static_cast<size_t>(value->get())];
   }
@@ -225,11 +227,11 @@ class Loader {
       Accept parsed = parse_accept(m);
       const auto same = std::find_if(recipe_.accept.begin(), recipe_.accept.end(),
                                      [&](const Accept& a) { return a.metric == m.key; });
-      if (same == recipe_.accept.end()) {
-        recipe_.accept.push_back(std::move(parsed));
-      } else {
-        *same = std::move(parsed);
-      }
+      if (same != recipe_.accept.end())
+        throw UsageError(
+            "[recipe] {}: '{}' under [accept] is already under [accept] at {}: an included judgement stays", m.place,
+            m.key, same->place);
+      recipe_.accept.push_back(std::move(parsed));
     }
   }
 

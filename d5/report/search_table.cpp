@@ -145,9 +145,7 @@ std::string guideline(const std::vector<Group>& groups, bool colour) {
   return table.text(colour);
 }
 
-}  // namespace
-
-std::string search_text(std::span<const Record> records, bool colour) {
+std::vector<Group> groups_of(std::span<const Record> records) {
   std::vector<Group> groups;
   for (const Record& record : records) {
     if (!record.details.contains("search")) continue;
@@ -159,6 +157,17 @@ std::string search_text(std::span<const Record> records, bool colour) {
     }
     group->add(record);
   }
+  return groups;
+}
+
+}  // namespace
+
+bool has_best(std::span<const Record> records) {
+  return std::ranges::any_of(groups_of(records), [](const Group& group) { return group.best != nullptr; });
+}
+
+std::string search_text(std::span<const Record> records, bool colour) {
+  const std::vector<Group> groups = groups_of(records);
   std::string text;
   for (const Group& group : groups) {
     if (group.trials.empty()) continue;

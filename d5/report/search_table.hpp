@@ -9,6 +9,8 @@
 
 namespace d5 {
 
-std::string search_text(std::span<const Record> records, bool colour);  // those with details["search"]
+// Of records with details["search"].
+std::string search_text(std::span<const Record> records, bool colour);
+bool has_best(std::span<const Record> records);  // some training of the whole length succeeded
 
 }  // namespace d5

@@ -37,6 +37,9 @@ class Search {
     const Json first = trial_case(recipe, values_of(Point(plan.space.size(), 0.0)), 1);
     if (const std::string file = first.value("export", ""); !file.empty())
       throw UsageError("[search] export is {}; every trial would write it: train the best one with it", file);
+    if (plan.objective == "time_to_target" && first.at("target") == 0.0)
+      throw UsageError("[search] objective time_to_target: {} has no target; legal: quality, or a target in the recipe",
+                       recipe.name);
   }
 
   std::vector<Record> run() {
@@ -112,6 +115,7 @@ class Search {
     for (size_t number = 0; number <= last; ++number) {
       if (const auto found = by_number.find(number); found != by_number.end()) {
         const Json& search = found->second->details["search"];
+        check_length(number, search.at("budget"));
         trials_.push_back(
             {search.at("point").get<Point>(), search.at("budget"), trial_cost(*found->second, plan_.objective)});
         see_best(number);
@@ -122,6 +126,16 @@ class Search {
       trials_.push_back({next.point, next.budget, {}});
       again_.push_back(number);
     }
+  }
+
+  // With another number of trials, halving's trials have other lengths, and none would be what it is taken for.
+  void check_length(size_t number, double known) const {
+    const SearchMethod::Next next = method_->next(trials_);
+    if (next.kind != SearchMethod::Next::Kind::trial || std::abs(next.budget - known) < 1e-9) return;
+    throw UsageError(
+        "[search] trial {} has {:.3g} of the whole length in the records, and {} wants {:.3g} for it: a search with "
+        "another number of trials; give the old number, or another folder with -o",
+        number, known, plan_.method, next.budget);
   }
 
   void see_best(size_t number) {

@@ -18,12 +18,15 @@ bool Modifiers::excludes(const ParameterSet::Parameter& parameter) const {
 }
 
 std::vector<Parameter> modifier_parameters() {
-  return {{"clip_norm", "gradients are scaled to at most this L2 norm over all parameters; 0: never", 0.0},
-          {"clip_value", "gradients are held between minus this and this; 0: never", 0.0},
-          {"weight_decay", "decay of parameters: the rule's own where it has one, else added to gradients", 0.0},
-          {"no_decay",
-           "parameters without weight decay: patterns of names, separated by commas; 'vectors': fewer than two axes",
-           std::string()}};
+  return {
+      {"clip_norm", "gradients are scaled to at most this L2 norm over all parameters; 0: never", 0.0},
+      {"clip_value", "gradients are held between minus this and this; 0: never", 0.0},
+      {"weight_decay", "decay of parameters: the rule's own where it has one, else added to gradients", 0.0},
+      {"no_decay",
+       "parameters without weight decay: patterns of names, separated by commas; 'vectors': fewer than two axes",
+       std::string()},
+      {"scaling", "of learning_rate with the batch of a step, of all ranks: none, linear or sqrt", std::string("none")},
+      {"reference_batch", "the batch for which learning_rate was found, with scaling", int64_t{0}}};
 }
 
 Modifiers modifiers_from(const Attributes& values, std::string_view optimizer) {

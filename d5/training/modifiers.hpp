@@ -25,7 +25,8 @@ struct Modifiers {
   bool excludes(const ParameterSet::Parameter&) const;  // from weight decay
 };
 
-// Values that every optimizer has beside its own: clip_norm, clip_value, weight_decay, no_decay ("*bias,bn*").
+// Values that every optimizer has beside its own: clip_norm, clip_value, weight_decay, no_decay ("*bias,bn*"); scaling
+// and reference_batch are those of OptimizerSettings (optimizer.hpp).
 std::vector<Parameter> modifier_parameters();
 Modifiers modifiers_from(const Attributes& values, std::string_view optimizer);  // UsageError on negative ones
 

@@ -118,6 +118,26 @@ Attributes complete_optimizer_values(const OptimizerSettings& settings) {
   return values;
 }
 
+double scale_learning_rate(double rate, std::string_view rule, Index batch, Index reference_batch) {
+  const std::vector<std::string> legal{"none", "linear", "sqrt"};
+  if (std::ranges::find(legal, rule) == legal.end()) fail_unknown("[optimizer]", "scaling", rule, legal);
+  if (rule == "none") return rate;
+  if (batch < 1 || reference_batch < 1)
+    throw UsageError("[optimizer] scaling {}: batch is {} and reference_batch {}; 1 and more are legal", rule, batch,
+                     reference_batch);
+  const double ratio = static_cast<double>(batch) / static_cast<double>(reference_batch);
+  return rate * (rule == "linear" ? ratio : std::sqrt(ratio));
+}
+
+OptimizerSettings for_batch(OptimizerSettings settings, Index batch) {
+  const Attributes values = complete_optimizer_values(settings);
+  const double rate = scale_learning_rate(values.real("learning_rate", 0), values.text("scaling", "none"), batch,
+                                          values.integer("reference_batch", 0));
+  settings.values.set("learning_rate", rate);
+  settings.values.set("scaling", std::string("none"));
+  return settings;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, ParameterSet& set) {
   return make_optimizer(settings, set, set.all());
 }
@@ -125,6 +145,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, Par
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, ParameterSet& set,
                                           ParameterSet::Range part) {
   const Attributes values = complete_optimizer_values(settings);
+  if (const std::string scaling = values.text("scaling", "none"); scaling != "none")
+    throw UsageError("[{}] scaling is {}, and here nobody knows the batch; legal: none", settings.name, scaling);
   return entry_of(settings.name).make(values, set, modifiers_from(values, settings.name), part);
 }
 

@@ -122,7 +122,14 @@ struct OptimizerSettings {
   std::string name;
   Attributes values;  // learning_rate, the rule's own, the modifiers' (modifiers.hpp)
 };
-// UsageError on unknown optimizers and values, with the legal ones. A name "torch:adam" opens the backend before ':'.
+// A learning rate found for one batch size, for another: "none", "linear" (Goyal et al., 2017), "sqrt" (Krizhevsky,
+// 2014). UsageError on other names.
+double scale_learning_rate(double rate, std::string_view rule, Index batch, Index reference_batch);
+// With scaling and reference_batch: the learning rate for steps of this batch, scaling none.
+OptimizerSettings for_batch(OptimizerSettings, Index batch);
+
+// UsageError on unknown optimizers and values, with the legal ones, and where scaling is left to be done. A name
+// "torch:adam" opens the backend before ':'.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings&, ParameterSet&);
 // For updates of this part alone: a formula's state is of no more than that.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings&, ParameterSet&, ParameterSet::Range part);

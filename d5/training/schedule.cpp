@@ -9,13 +9,13 @@
 namespace d5 {
 namespace {
 
-// factor = (start + (1 - start) min(1, (t + 1) / length)) * that of the schedule within
+// factor = (start + (1 - start) min(1, (t + one step) / length)) * that of the schedule within
 class WarmUp final : public Schedule {
  public:
   WarmUp(std::unique_ptr<Schedule> within, const Timeline& timeline, double length, double start)
       : within_(std::move(within)), timeline_(timeline), length_(length), start_(start) {}
   double factor(const Moment& moment) const override {
-    const double risen = std::min(1.0, (timeline_.at(moment) + 1) / length_);
+    const double risen = std::min(1.0, (timeline_.at(moment) + timeline_.step()) / length_);
     return (start_ + (1 - start_) * risen) * within_->factor(moment);
   }
 
@@ -36,15 +36,30 @@ Timeline::Timeline(const Attributes& values, const Horizon& horizon, std::string
 }
 
 double Timeline::at(const Moment& moment) const {
-  return static_cast<double>(by_epoch_ ? moment.epoch : moment.step - 1);
+  return by_epoch_ ? static_cast<double>(moment.epoch) + moment.epoch_progress : static_cast<double>(moment.step - 1);
+}
+
+double Timeline::step() const {
+  if (!by_epoch_) return 1;
+  return horizon_.steps_per_epoch > 0 ? 1 / static_cast<double>(horizon_.steps_per_epoch) : 0;
 }
 
 double Timeline::length() const {
-  const Index whole = by_epoch_ ? horizon_.epochs : horizon_.epochs * horizon_.steps_per_epoch;
+  Index steps = horizon_.epochs * horizon_.steps_per_epoch;
+  if (horizon_.steps > 0 && (steps == 0 || horizon_.steps < steps)) steps = horizon_.steps;
+  double whole = static_cast<double>(steps);
+  if (by_epoch_)
+    whole = steps == 0 || horizon_.steps_per_epoch == 0 ? static_cast<double>(horizon_.epochs)
+                                                        : whole / static_cast<double>(horizon_.steps_per_epoch);
   if (whole <= 0)
     throw UsageError("{} length is 0, the whole run, and nobody knows how long that is; give it in {}", place_,
                      by_epoch_ ? "epochs" : "steps");
-  return static_cast<double>(whole);
+  return whole;
+}
+
+double Timeline::length(double given) const {
+  if (!(given >= 0)) throw UsageError("{} length is {}; 0 (the whole run) and more are legal", place_, given);
+  return given > 0 ? given : length();
 }
 
 std::vector<Parameter> schedule_parameters(std::string_view name) {
@@ -66,15 +81,9 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleSettings& settings, const 
   return std::make_unique<WarmUp>(std::move(schedule), timeline, warmup, values.real("warmup_start", 0));
 }
 
-double scale_learning_rate(double rate, std::string_view rule, Index batch, Index reference_batch) {
-  if (batch < 1 || reference_batch < 1)
-    throw UsageError("[schedule] a batch of {} beside one of {}; at least 1 is wanted", batch, reference_batch);
-  const double ratio = static_cast<double>(batch) / static_cast<double>(reference_batch);
-  if (rule == "none") return rate;
-  if (rule == "linear") return rate * ratio;
-  if (rule == "square-root") return rate * std::sqrt(ratio);
-  const std::vector<std::string> legal{"none", "linear", "square-root"};
-  fail_unknown("[schedule]", "scaling", rule, legal);
+bool follows_length_of_run(const ScheduleSettings& settings) {
+  const Attributes values = complete_values(settings.name, schedule_parameters(settings.name), settings.values);
+  return values.has("length") && values.real("length", 0) == 0;
 }
 
 }  // namespace d5

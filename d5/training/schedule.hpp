@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The learning rate over a run, as a factor of the optimizer's own. One file each, with static members about and
 // parameters(), made from the complete values; then D5_REGISTER(schedules, "cosine", Cosine);
-// Lengths are in steps or in epochs, as the value `by` says; a length of 0 is the whole run.
+// Lengths are in steps or in epochs, as the value `by` says; a length of 0 is the whole run. Epochs are counted with
+// their fractions: a rate changes within them, too.
 #pragma once
 
 #include <functional>
@@ -22,6 +23,7 @@ class Schedule {
 // How long a run is, for lengths of 0. Unknown where a run ends by accuracy or time: 0, and such a length is an error.
 struct Horizon {
   Index epochs = 0, steps_per_epoch = 0;
+  Index steps = 0;  // at most; 0: as many as the epochs have
 };
 
 // Position and length in the unit of `by`: what most schedules are a function of.
@@ -29,9 +31,10 @@ class Timeline {
  public:
   Timeline(const Attributes& values, const Horizon&, std::string_view schedule);
   bool by_epoch() const { return by_epoch_; }
-  double at(const Moment&) const;  // whole steps, or whole epochs, from 0
-  double length() const;           // of the whole; UsageError where nobody said
-  double length(double given) const { return given > 0 ? given : length(); }
+  double at(const Moment&) const;     // steps, or epochs with their fractions, that are done
+  double step() const;                // length of one step: 1, or its part of an epoch
+  double length() const;              // of the whole; UsageError where nobody said
+  double length(double given) const;  // 0: of the whole; UsageError below
 
  private:
   bool by_epoch_;
@@ -63,11 +66,9 @@ struct ScheduleSettings {
 // With warmup > 0 the schedule is multiplied by a line from warmup_start to 1 over that length.
 // UsageError on unknown names and values, with the legal ones.
 std::unique_ptr<Schedule> make_schedule(const ScheduleSettings&, const Horizon&);
+// Whether its rates are others where the run has another length: it has a length of 0.
+bool follows_length_of_run(const ScheduleSettings&);
 // Its own values, by, warmup and warmup_start, with their defaults.
 std::vector<Parameter> schedule_parameters(std::string_view name);
-
-// A learning rate found for one batch size, for another: "none", "linear" (Goyal et al., 2017), "square-root"
-// (Krizhevsky, 2014). UsageError on other names.
-double scale_learning_rate(double rate, std::string_view rule, Index batch, Index reference_batch);
 
 }  // namespace d5

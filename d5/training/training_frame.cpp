@@ -72,6 +72,7 @@ TrainingFrame::TrainingFrame(TrainingSettings settings, Backend& backend)
     throw UsageError("[train] a batch of {} is larger than the training set of {} samples{}", s.batch,
                      samples_of_epoch(), s.ranks > 1 ? " of a rank" : "");
   if (s.test->data().size() < 1) throw UsageError("[train] the test set has no samples");
+  settings_.optimizer = for_batch(s.optimizer, s.batch * s.ranks);
 }
 
 TrainingFrame::~TrainingFrame() = default;
@@ -84,7 +85,7 @@ void TrainingFrame::make_parts(const TensorSpec& scores, bool drops_last) {
   s.stop.larger_is_better = task.larger_is_better;
   drops_last_ = drops_last;
   batches_ = whole_batches(samples_of_epoch());
-  schedule_ = make_schedule(s.schedule, {s.stop.epochs, (batches_ + s.accumulate - 1) / s.accumulate});
+  schedule_ = make_schedule(s.schedule, {s.stop.epochs, (batches_ + s.accumulate - 1) / s.accumulate, s.stop.steps});
   scheme_ = make_scheme(s.scheme, s.scheme_values, s.communicator);
   optimizer_ =
       scheme_->make_optimizer(set_, [&](ParameterSet::Range part) { return make_optimizer(s.optimizer, set_, part); });

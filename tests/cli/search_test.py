@@ -89,6 +89,29 @@ with tempfile.TemporaryDirectory() as folder:
            result.stdout + result.stderr)
     expect("epochs to target" in result.stdout, "the guideline", result.stdout)
 
+    # Three are halved to one; with another number of trials those of the records would be taken for others.
+    halving = ["--method", "halving", "--value", "least=0.3", "--no-confirm", "-o", "halving"]
+    result = search(*halving, "--trials", "3")
+    lengths = [r["details"]["search"]["budget"] for r in records("halving")] if result.returncode == 0 else []
+    expect(len(lengths) == 4 and lengths[-1] == 1, "halving has a winner of the whole length", result.stdout + result.stderr)
+    result = search(*halving, "--trials", "9")
+    expect(result.returncode == 2 and "another number of trials" in result.stderr, "other trials are another search", result.stderr)
+
+    Path(folder, "several.toml").write_text(RECIPE + '[search]\nmethod = "tpe"\ntrials = 12\nvalues = { startup = 3 }\n')
+    hyperband = ["--method", "hyperband", "--value", "least=1", "--no-confirm"]
+    result = search(*hyperband, "-o", "hyperband", recipe="several.toml")
+    expect(result.returncode == 0 and len(records("hyperband")) == 1, "a method brings its own trials", result.stdout + result.stderr)
+    result = search("--method", "hyperband", "--trials", "12")
+    expect(result.returncode == 2 and "--trials 0" in result.stderr, "what hyperband takes is named", result.stderr)
+
+    # Rates of 1e30 and more give no numbers.
+    result = search("--space", "optimizer.learning_rate=1e30,1e35", "--method", "grid", "-o", "diverged")
+    expect(result.returncode == 1 and len(records("diverged")) == 2 and "none of 2 trainings succeeded" in result.stderr,
+           "a search without a winner fails", result.stdout + result.stderr)
+    Path(folder, "aimless.toml").write_text(RECIPE.replace("target =", "# target ="))
+    result = search("--objective", "time_to_target", "--trials", "1", recipe="aimless.toml")
+    expect(result.returncode == 2 and "has no target" in result.stderr, "no time to a target that is not there", result.stderr)
+
     Path(folder, "ranks.toml").write_text(RECIPE.replace("batch = 32", "batch = 32\nranks = 2"))
     result = search("--method", "random", "--trials", "3", "--parallel", "2", "--no-confirm", "-o", "ranks", recipe="ranks.toml")
     made = records("ranks") if result.returncode == 0 else []

@@ -18,7 +18,10 @@ class MultiStep final : public Schedule {
   }
 
   MultiStep(const Attributes& a, const Timeline& timeline)
-      : timeline_(timeline), milestones_(a.integers("milestones")), gamma_(a.real("gamma", 0)) {}
+      : timeline_(timeline), milestones_(a.integers("milestones")), gamma_(a.real("gamma", 0)) {
+    for (const int64_t milestone : milestones_)
+      if (milestone < 0) throw UsageError("[multi-step] a milestone is {}; 0 and more are legal", milestone);
+  }
 
   double factor(const Moment& moment) const override {
     const double t = timeline_.at(moment);

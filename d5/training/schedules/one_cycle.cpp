@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One cycle (Smith and Topin, 2018): up to the full rate, then down to almost nothing, each half a cosine. The peak is
-// at t = rise length - 1, the end at t = length - 1.
+// at t = rise length - one step, the end at t = length - one step.
 //   factor = from + (to - from) (1 - cos(pi share)) / 2
 #include <algorithm>
 #include <cmath>
@@ -33,7 +33,7 @@ class OneCycle final : public Schedule {
   }
 
   double factor(const Moment& moment) const override {
-    const double t = timeline_.at(moment), peak = rise_ * length_ - 1, last = length_ - 1;
+    const double t = timeline_.at(moment), peak = rise_ * length_ - timeline_.step(), last = length_ - timeline_.step();
     const bool rising = t < peak;
     const double from = rising ? start_ : 1, to = rising ? 1 : end_;
     const double share = rising ? t / peak : last > peak ? std::min(1.0, (t - peak) / (last - peak)) : 1;

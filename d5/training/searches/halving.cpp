@@ -47,11 +47,13 @@ class Rungs : public SearchMethod {
     halvings_ = static_cast<int>(std::floor(std::log(1 / least) / std::log(eta_) + 1e-9));
   }
 
-  // `trials` points whose shortest training is eta^-halvings of the whole.
+  // `trials` points whose shortest training is eta^-halvings of the whole. Where less than one of them is left for a
+  // rung, the best one goes straight to the whole length: there is always a winner.
   void add_bracket(Index trials, int halvings) {
     for (int i = 0; i <= halvings; ++i) {
       const auto count = static_cast<Index>(static_cast<double>(trials) / std::pow(eta_, i));
-      if (count >= 1) rungs_.push_back({count, std::pow(eta_, i - halvings), i == 0});
+      if (count >= 1 || i == halvings)
+        rungs_.push_back({std::max<Index>(1, count), std::pow(eta_, i - halvings), i == 0});
     }
   }
 
@@ -84,7 +86,10 @@ class Hyperband final : public Rungs {
   static constexpr const char* about = "halving from several shortest lengths (Li et al., 2018)";
   static std::vector<Parameter> parameters() { return common_parameters(); }
   explicit Hyperband(const SearchSettings& settings) : Rungs(settings, "hyperband") {
-    if (settings.trials) throw UsageError("[search] hyperband: the number of trials follows from eta and least");
+    if (settings.trials)
+      throw UsageError(
+          "[search] hyperband: trials is {}, and their number follows from eta and least; legal: 0 (--trials 0)",
+          settings.trials);
     for (int s = halvings_; s >= 0; --s)
       add_bracket(static_cast<Index>(std::ceil((halvings_ + 1.0) / (s + 1.0) * std::pow(eta_, s) - 1e-9)), s);
   }

@@ -235,6 +235,37 @@ TEST(Recipe, OverridesFromOutside) {
   EXPECT_THROW(override_value(r, "m", {}), UsageError);
 }
 
+// What a training leaves to its defaults is part of what is measured, as soon as it is judged.
+TEST(Recipe, AJudgedTrainingIsWhatTheRecipeSays) {
+  const auto refusal = [](Recipe r, const std::string& field) -> std::string {
+    try {
+      override_value(r, field, {1});
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string text = "level = 2\n[fixed]\nnetwork = \"lenet\"\n[mutable]\nbatch = 8\n[axes]\nwidth = [1]\n";
+  const Recipe accepts = parse_recipe(text + "[accept]\ntest_accuracy = \">= 0.9\"\n", "a.toml");
+  const Recipe aims =
+      parse_recipe("level = 2\n[fixed]\nnetwork = \"lenet\"\ntarget = 0.9\n[mutable]\nbatch = 8\n", "b.toml");
+  for (const char* field : {"samples", "test_samples", "test_dataset", "options", "test_share", "loss", "task",
+                            "on_error", "epochs", "depth", "replay"}) {
+    EXPECT_EQ(refusal(accepts, field),
+              std::string("[recipe] '") + field +
+                  "' is not mutable in a.toml, which judges what it measures by [accept]: with another value it is "
+                  "another benchmark; mutable: batch, width, and what does not change the measurement (seed, threads, "
+                  "ranks, ...)");
+    EXPECT_THAT(refusal(aims, field), HasSubstr("by a target")) << field;
+    EXPECT_EQ(refusal(parse_recipe(text, "c.toml"), field), "");  // nobody judges
+  }
+  for (const char* field : {"batch", "seed", "threads", "backend", "data", "checkpoint", "resume", "ranks"}) {
+    EXPECT_EQ(refusal(accepts, field), "");
+    EXPECT_EQ(refusal(aims, field), "");
+  }
+  EXPECT_EQ(refusal(accepts, "width"), "");
+}
+
 TEST(Recipe, ABlockHasItsOwnValueOfWhatIsMutable) {
   const Recipe r =
       parse_recipe("[mutable]\nthreads = 1\n[[cases]]\nm = 1\n[[cases]]\nm = 2\nthreads = [1, 2]\n", "a.toml");
@@ -270,6 +301,16 @@ TEST(Include, WhatIsFixedThereStaysFixed) {
   const std::string error = load_error(folder.write("a.toml", "include = \"base.toml\"\n[fixed]\nepochs = 2\n"));
   EXPECT_THAT(error, HasSubstr("a.toml:3:1: 'epochs' under [fixed] is already under [fixed] at "));
   EXPECT_THAT(error, HasSubstr("base.toml:2:1"));
+}
+
+TEST(Include, WhatIsAcceptedThereStays) {
+  Folder folder;
+  folder.write("base.toml", "level = 2\n[accept]\ntest_accuracy = \">= 0.989\"\n");
+  const std::string include = "include = \"base.toml\"\n[accept]\n";
+  const std::string error = load_error(folder.write("a.toml", include + "test_accuracy = \">= 0.1\"\n"));
+  EXPECT_THAT(error, HasSubstr("a.toml:3:1: 'test_accuracy' under [accept] is already under [accept] at "));
+  EXPECT_THAT(error, HasSubstr("base.toml:3:1"));
+  EXPECT_EQ(load_recipe(folder.write("b.toml", include + "training_time = \"< 60\"\n")).accept.size(), 2u);
 }
 
 TEST(Include, CyclesAreShown) {

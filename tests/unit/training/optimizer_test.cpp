@@ -229,6 +229,23 @@ TEST(Optimizers, StatesAreViewsThatACheckpointCanPutBack) {
             0);
 }
 
+TEST(Optimizers, LearningRatesScaleWithTheBatch) {
+  EXPECT_DOUBLE_EQ(scale_learning_rate(0.1, "none", 1024, 256), 0.1);
+  EXPECT_DOUBLE_EQ(scale_learning_rate(0.1, "linear", 1024, 256), 0.4);
+  EXPECT_DOUBLE_EQ(scale_learning_rate(0.1, "sqrt", 1024, 256), 0.2);
+  EXPECT_THROW(scale_learning_rate(0.1, "cubic", 1024, 256), UsageError);
+  EXPECT_THROW(scale_learning_rate(0.1, "linear", 1024, 0), UsageError);
+
+  // 4 times the batch: 1 - 4 * 0.125 * 2 = 0, and 1 - 2 * 0.125 * 2 = 0.5.
+  for (const auto& [rule, left] : {std::pair{"linear", 0.0f}, {"sqrt", 0.5f}, {"none", 0.75f}}) {
+    const OptimizerSettings settings{
+        "sgd", {{"learning_rate", 0.125}, {"scaling", std::string(rule)}, {"reference_batch", int64_t{8}}}};
+    EXPECT_THAT(after(for_batch(settings, 32), {1}, {{2}}), ElementsAre(left)) << rule;
+  }
+  ParameterSet set = one_parameter({1});
+  EXPECT_THROW(make_optimizer({"sgd", {{"scaling", std::string("linear")}}}, set), UsageError);
+}
+
 TEST(Optimizers, UnknownNamesAreNamedWithTheLegalOnes) {
   ParameterSet set = one_parameter({1});
   const auto message = [&](const OptimizerSettings& settings) -> std::string {

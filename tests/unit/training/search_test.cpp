@@ -94,6 +94,21 @@ TEST(Search, HalvingPromotesTheBestAndWaitsForAll) {
   EXPECT_EQ(make_search("halving", settings)->next(waiting).kind, Kind::wait);
 }
 
+// Rungs of a third each, 1/9, 1/3 and the whole length: floor(8 / 3) = 2, floor(8 / 9) = 0, but one always wins.
+TEST(Search, HalvingAlwaysHasAWinnerOfTheWholeLength) {
+  const auto lengths = [](Index count) {
+    std::vector<int> ninths;
+    for (const Trial& trial :
+         run("halving", {.space = {{}}, .trials = count}, [](const Trial& t) { return t.point[0]; }))
+      ninths.push_back(static_cast<int>(std::lround(9 * trial.budget)));
+    return ninths;
+  };
+  EXPECT_THAT(lengths(8), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 9));
+  EXPECT_THAT(lengths(3), ElementsAre(1, 1, 1, 3, 9));
+  EXPECT_THAT(lengths(2), ElementsAre(1, 1, 9));
+  EXPECT_THAT(lengths(1), ElementsAre(1, 9));
+}
+
 // Over 20 seeds, the best of 40 trials: what looks at results must be better than what does not. Without a difference
 // 15 wins of 20 would be seen once in 48 times.
 TEST(Search, MethodsThatLearnBeatChance) {
@@ -147,6 +162,7 @@ TEST(Search, WhatIsWrongIsNamed) {
   EXPECT_THAT(message("grid", {.space = {{}, {}}, .trials = 10}), HasSubstr("25 combinations, but only 10"));
   EXPECT_THAT(message("random", {.space = {}}), HasSubstr("nothing to search"));
   EXPECT_THAT(message("halving", {.space = {{}}, .values = {{"eta", 1.0}}}), HasSubstr("eta is 1"));
+  EXPECT_THAT(message("hyperband", {.space = {{}}, .trials = 12}), HasSubstr("legal: 0 (--trials 0)"));
 }
 
 }  // namespace

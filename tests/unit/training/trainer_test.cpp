@@ -211,6 +211,32 @@ TEST(Trainer, AStepIsTheFormula) {
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(b1.values<float>()[i], b.values<float>()[i] - 0.5 * db[i], 1e-6);
 }
 
+// The batch of a step, 32, is that of all its micro-batches: 4 times 8, whatever their number.
+TEST(Trainer, TheLearningRateScalesWithTheBatchOfAStep) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.stop.epochs = 1;
+  settings.optimizer = {"sgd",
+                        {{"learning_rate", 0.01}, {"scaling", std::string("linear")}, {"reference_batch", int64_t{8}}}};
+  for (const Index micros : {1, 4}) {
+    settings.accumulate = micros;
+    EXPECT_EQ(Trainer(settings, *on).run().curve.at(0).learning_rate, 0.04);
+  }
+}
+
+// Ten steps of 32 samples: the rate of the last one is that of t = 9 / 10.
+TEST(Trainer, SchedulesFallWithinAnEpoch) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.optimizer = {"sgd", {{"learning_rate", 1.0}}};
+  settings.schedule = {"polynomial", {}};
+  settings.stop.epochs = 1;
+  EXPECT_NEAR(Trainer(settings, *on).run().curve.at(0).learning_rate, 0.1, 1e-12);
+  settings.stop.epochs = 10;
+  settings.stop.steps = 5;  // the run ends here: t = 4 / 5
+  EXPECT_NEAR(Trainer(settings, *on).run().curve.at(0).learning_rate, 0.2, 1e-12);
+}
+
 // The mean of two halves is the mean of the whole: only rounding may differ.
 TEST(Trainer, AccumulatedGradientsAreThoseOfTheWholeBatch) {
   const auto on = backend();
