@@ -19,14 +19,15 @@
 namespace d5 {
 namespace {
 
-class Transforms : public ::testing::TestWithParam<const char*> {
+class OwnCache {
  protected:
-  Transforms() : folder_(::testing::TempDir() + "/d5-transforms-" + std::to_string(getpid())) {
+  OwnCache() : folder_(::testing::TempDir() + "/d5-transforms-" + std::to_string(getpid())) {
     setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
   }
-  ~Transforms() override { std::filesystem::remove_all(folder_); }
+  ~OwnCache() { std::filesystem::remove_all(folder_); }
   std::string folder_;
 };
+class Transforms : public ::testing::TestWithParam<const char*>, OwnCache {};
 
 TEST_P(Transforms, LeaveResultsAsTheyAre) {
   for (const std::string name : {"lenet", "resnet-20", "squeezenet", "dcgan-discriminator", "transformer-encoder"})
@@ -80,7 +81,7 @@ const std::map<std::string, std::vector<std::string>>& values_of_transforms() {
   return values;
 }
 
-class RandomNetworks : public Transforms {
+class RandomNetworks : public ::testing::Test, OwnCache {
  protected:
   static constexpr Index batch = 4;
 
