@@ -27,7 +27,6 @@ class NetFiles : public ::testing::Test {
   // A file of one input x (where it has a shape) and whatever the nodes make of it.
   Json file(Graph graph) {
     graph.name = "g";
-    graph.opsets[""] = 18;
     write_onnx(graph, folder_ / "model.onnx");
     return {{"kind", "net"}, {"network", (folder_ / "model.onnx").string()}, {"backend", "reference"}};
   }
