@@ -7,6 +7,8 @@
 #include "d5/bench/net_metrics.hpp"
 #include "d5/bench/net_session.hpp"
 #include "d5/bench/timed_record.hpp"
+#include "d5/graph/evaluate.hpp"
+#include "d5/graph/sizes.hpp"
 #include "d5/networks/network.hpp"
 
 namespace d5 {
@@ -39,6 +41,7 @@ class NetBench final : public Bench {
     if (!(result["arena_limit"].get<double>() >= 0))
       throw FieldError("arena_limit", fmt::format("[net] arena-limit is {} MiB; 0 (none) or more is legal",
                                                   result["arena_limit"].dump()));
+    check_file_fields(result);
     if (result["batch"].get<Index>() < 1)
       throw FieldError("batch", fmt::format("[net] batch is {}; at least 1 is needed", result["batch"].dump()));
     for (const Parameter& parameter : parameters)
@@ -48,16 +51,16 @@ class NetBench final : public Bench {
     return result;
   }
 
-  void check_case(const Json& fields) const override { infer_specs(network_of(fields)); }
+  void check_case(const Json& fields) const override {
+    const Graph graph = network_of(fields);
+    if (!why_evaluated(graph)) infer_specs(graph);
+  }
 
   std::unique_ptr<Session> open(const Json& fields) const override { return open_net_session(fields); }
 
   Record record(const CaseResult& result) const override {
     Record record = timed_record(result, rerun(result.fields), unremarkable(result.fields));
     add_net_metrics(result, record);
-    if (!result.prepared.empty())
-      for (const Json& warning : result.prepared.front().value("warnings", Json::array()))
-        record.warnings.push_back(warning);
     return record;
   }
 
@@ -70,6 +73,23 @@ class NetBench final : public Bench {
   }
 
  private:
+  // Sizes belong to files, an element type to built-in networks.
+  static void check_file_fields(const Json& fields) {
+    const bool file = is_file(fields.at("network"));
+    const std::string sizes = fields.at("sizes"), dtype = fields.at("dtype");
+    if (!file && !sizes.empty())
+      throw FieldError("sizes", fmt::format("[net] sizes is '{}'; only a file has free sizes, '{}' is built in", sizes,
+                                            fields.at("network").get<std::string>()));
+    if (file && dtype != "f32")
+      throw FieldError("dtype", fmt::format("[net] dtype is {}, which is for built-in networks; for a file say "
+                                            "--transform precision:{}",
+                                            dtype, dtype));
+    try {
+      parse_sizes(sizes);
+    } catch (const UsageError& error) {
+      throw FieldError("sizes", error.what());
+    }
+  }
   std::vector<std::string> defaults(const Json& fields) const {
     const Json otherwise = complete({{"network", fields.at("network")}});
     std::vector<std::string> names;

@@ -18,6 +18,7 @@ const std::vector<CaseField>& network_fields() {
   static const std::vector<CaseField> fields{
       {"backend", "reference"},
       {"batch", 1},
+      {"sizes", ""},
       {"dtype", "f32", {"f32", "f64", "bf16", "f16"}},
       {"pass", "forward", {"forward", "backward", "step"}},
       {"threads", 1},
@@ -95,7 +96,9 @@ Graph untransformed(const Json& fields, std::optional<Index> batch) {
   const Index samples = batch.value_or(fields.at("batch").get<Index>());
   if (is_file(network)) {
     Graph graph = modernise(read_onnx(network));
-    bind_batch(graph, samples);
+    fix_sizes(graph, parse_sizes(fields.at("sizes").get<std::string>()));
+    const bool is_default = samples == 1 && batch_sizes(graph).empty();  // as large as the file says
+    if (!is_default) bind_batch(graph, samples);
     if (mode == Mode::inference) return inference_form(std::move(graph));
     graph = training_form(std::move(graph));
     make_trainable(graph);
@@ -120,9 +123,25 @@ Graph network_of(const Json& fields, std::optional<Index> batch) {
 Execution net_execution(const Json& fields) { return execution_of(transforms_of(fields)); }
 
 Index samples_of(const Graph& graph) {
+  const bool has_free = !batch_sizes(graph).empty();
   for (const GraphInput& input : graph.inputs)
-    if (!input.parameter && input.spec.shape.rank() > 0) return input.spec.shape[0];
+    if (!input.parameter && input.spec.shape.rank() > 0)
+      if (!has_free || (!input.symbols.empty() && !input.symbols[0].empty())) return input.spec.shape[0];
   return 1;
+}
+
+std::vector<std::string> warnings_of_sizes(const Graph& graph, const Json& fields) {
+  if (!is_file(fields.at("network"))) return {};
+  std::vector<std::string> warnings;
+  const std::set<std::string> batch = batch_sizes(graph);
+  if (const auto samples = fields.at("batch").get<Index>(); batch.empty() && samples_of(graph) != samples)
+    warnings.push_back(
+        fmt::format("the batch of the file cannot be changed: a step has {} samples", samples_of(graph)));
+  std::string left;
+  for (const std::string& name : free_sizes(graph))
+    if (!batch.contains(name)) left += (left.empty() ? "" : ", ") + name;
+  if (!left.empty()) warnings.push_back(fmt::format("free sizes that are 1 because --sizes leaves them out: {}", left));
+  return warnings;
 }
 
 }  // namespace d5

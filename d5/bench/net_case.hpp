@@ -23,7 +23,10 @@ bool is_file(const std::string& network);                           // an ONNX f
 NetPass net_pass(const Json& fields);
 CompileOptions net_compile_options(const Json& fields);
 Execution net_execution(const Json& fields);  // what its transforms ask for beside the graph
-Index samples_of(const Graph&);               // in one step: the first size of its first data input
+// In one step: the first size of its first data input, of the first with a free one where there is any.
+Index samples_of(const Graph&);
+// Of a file: a batch that it does not have, sizes that nobody gave.
+std::vector<std::string> warnings_of_sizes(const Graph&, const Json& fields);
 
 // In the form that the pass asks for, with its loss where it learns and one is known. `batch` replaces the field's, and
 // that of a transform; 0 leaves the sizes of a file as they are.

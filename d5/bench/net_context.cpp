@@ -12,6 +12,7 @@
 #include "d5/bench/net_view.hpp"
 #include "d5/bench/progress.hpp"
 #include "d5/bench/times_itself.hpp"
+#include "d5/graph/evaluate.hpp"
 #include "d5/measure/interquartile_mean.hpp"
 
 namespace d5 {
@@ -71,6 +72,8 @@ class ContextSession final : public Session {
     if (depth == Depth::list) return {};
     Outcome outcome = net_.open(depth);
     if (depth == Depth::build || (outcome.status != "passed" && outcome.status != "mistrusted")) return outcome;
+    if (const auto why = why_evaluated(net_.graph()))
+      return {.status = "unsupported", .reason = fmt::format("[context] no operator can be taken out: {}", *why)};
     if (dynamic_cast<TimesItself*>(&net_.executable())) return {.status = "unsupported", .reason = silent};
     observe(outcome.details);
     if (rows_.empty()) return {.status = "unsupported", .reason = silent};

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -16,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* schema = "d5-oracle/1";
+constexpr const char* schema = "d5-oracle/2";
 
 void append(std::string& text, const std::vector<std::string>& names) {
   for (const std::string& name : names) text += name + ",";
@@ -56,9 +58,34 @@ Json header_of(const std::string& key, const NetProblem& problem) {
   for (const NetExpected& e : problem.expected)
     header["results"].push_back({{"value", e.value},
                                  {"role", static_cast<int>(e.role)},
+                                 {"dtype", name(e.values.dtype())},
                                  {"sizes", e.values.shape().sizes()},
                                  {"tolerance", e.tolerance}});
   return header;
+}
+
+// JSON has no number for an infinity or NaN, and a result that holds one is not worth keeping.
+bool is_finite(const NetExpected& e) {
+  if (!std::isfinite(e.tolerance)) return false;
+  if (e.values.dtype() != DType::f64) return true;
+  return std::ranges::all_of(e.values.values<double>(), [](double value) { return std::isfinite(value); });
+}
+
+// Error or an exception of Json where the header is not what save_expected() writes.
+std::vector<NetExpected> read_results(const Json& header, const NetProblem& problem, std::istream& in) {
+  std::vector<NetExpected> found;
+  for (size_t i = 0; i < problem.expected.size(); ++i) {
+    const Json& result = header.at("results").at(i);
+    NetExpected e = problem.expected[i];
+    if (result.at("value") != e.value || result.at("role") != static_cast<int>(e.role)) throw Error("another result");
+    e.values =
+        Tensor(parse_dtype(result.at("dtype").get<std::string>()), Shape(result.at("sizes").get<std::vector<Index>>()));
+    e.tolerance = result.at("tolerance").get<double>();
+    if (!in.read(static_cast<char*>(e.values.data()), static_cast<std::streamsize>(e.values.bytes())))
+      throw Error("the file is cut off");
+    found.push_back(std::move(e));
+  }
+  return found;
 }
 
 }  // namespace
@@ -75,27 +102,25 @@ bool load_expected(const std::string& key, NetProblem& problem) {
   std::ifstream in(path, std::ios::binary);
   std::string line;
   if (!std::getline(in, line)) return false;
-  const Json header = Json::parse(line, nullptr, false);
-  if (!header.is_object() || header.value("schema", "") != schema || header.value("key", "") != key ||
-      header.value("results", Json()).size() != problem.expected.size())
+  try {
+    const Json header = Json::parse(line);
+    if (header.at("schema") != schema || header.at("key") != key ||
+        header.at("results").size() != problem.expected.size())
+      return false;
+    problem.expected = read_results(header, problem, in);
+    return true;
+  } catch (const Json::exception&) {
     return false;
-  std::vector<NetExpected> found;
-  for (size_t i = 0; i < problem.expected.size(); ++i) {
-    const Json& result = header["results"][i];
-    NetExpected e = problem.expected[i];
-    if (result.value("value", "") != e.value || result.value("role", -1) != static_cast<int>(e.role)) return false;
-    e.values = Tensor(DType::f64, Shape(result.at("sizes").get<std::vector<Index>>()));
-    e.tolerance = result.at("tolerance");
-    if (!in.read(static_cast<char*>(e.values.data()), static_cast<std::streamsize>(e.values.bytes()))) return false;
-    found.push_back(std::move(e));
+  } catch (const Error&) {
+    return false;
+  } catch (const std::bad_alloc&) {
+    return false;
   }
-  problem.expected = std::move(found);
-  return true;
 }
 
 void save_expected(const std::string& key, const NetProblem& problem) {
   const auto path = file_of(key);
-  if (path.empty()) return;
+  if (path.empty() || !std::ranges::all_of(problem.expected, is_finite)) return;
   std::error_code failed;
   std::filesystem::create_directories(path.parent_path(), failed);
   const std::filesystem::path beside = path.string() + fmt::format(".{}", getpid());

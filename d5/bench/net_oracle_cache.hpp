@@ -12,6 +12,7 @@ std::string oracle_key(const Graph&, const std::string& how);
 
 // The values and tolerances of problem.expected, which holds their names. False: nothing is kept under this key.
 bool load_expected(const std::string& key, NetProblem&);
+// Nothing where one of them is not finite.
 void save_expected(const std::string& key, const NetProblem&);
 
 }  // namespace d5

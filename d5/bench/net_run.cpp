@@ -1,24 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/bench/net_run.hpp"
 
+#include <algorithm>
+
 #include "d5/backends/memory_limit.hpp"
 #include "d5/bench/fields.hpp"
 #include "d5/bench/net_division.hpp"
 #include "d5/bench/step_split.hpp"
 #include "d5/bench/times_itself.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/graph/evaluate.hpp"
 #include "d5/graph/micro_batch.hpp"
+#include "d5/graph/sizes.hpp"
 #include "d5/measure/resident_memory.hpp"
 
 namespace d5 {
 namespace {
 
 Json to_json(const NetCheck& check) {
-  return {{"linf", check.linf},
-          {"l1", check.l1},
-          {"l2", check.l2},
-          {"worst_share_of_tolerance", check.worst_share},
-          {"compared", check.compared}};
+  Json json = {{"linf", check.linf},
+               {"l1", check.l1},
+               {"l2", check.l2},
+               {"worst_share_of_tolerance", check.worst_share},
+               {"compared", check.compared}};
+  if (check.integers > 0)
+    json["integers"] = {{"compared", check.integers},
+                        {"differ", check.integers_off},
+                        {"may_differ_by_rounding", check.integers_may_be_off}};
+  return json;
+}
+
+std::string why_mistrusted(const NetCheck& check) {
+  if (check.compared == 0) return "nothing could be compared";
+  if (!check.not_finite.empty()) return check.not_finite;
+  if (check.powerless) return "the check had no power: rounding alone may move every result by a tenth of itself";
+  return {};
+}
+
+// Whether the first few samples are the first rows of every input and result, so that they can be looked at alone.
+bool rows_are_samples(const Graph& whole, const Graph& few) {
+  const Specs all = infer_specs(whole), some = infer_specs(few);
+  const auto is_rows = [&](const Shape& a, const Shape& b) {
+    return a.rank() > 0 && a.rank() == b.rank() && std::equal(a.begin() + 1, a.end(), b.begin() + 1) &&
+           a[0] * samples_of(few) == b[0] * samples_of(whole);
+  };
+  for (const GraphInput& input : whole.inputs) {
+    const Shape &a = all.at(input.name).shape, &b = some.at(input.name).shape;
+    if (!(a == b) && !is_rows(a, b)) return false;
+  }
+  return std::ranges::all_of(whole.outputs,
+                             [&](const std::string& name) { return is_rows(all.at(name).shape, some.at(name).shape); });
 }
 
 Json to_json(const Facts& facts) {
@@ -58,9 +89,12 @@ Outcome NetRun::open(Depth depth) {
   set_threads(fields_.at("threads").get<int>());
   if (auto off = open_backend_of(fields_, backend_)) return *off;
   graph_ = network_of(fields_);
-  if (auto reason = backend_->why_not(graph_, options_)) return {.status = "unsupported", .reason = *reason};
   Json& details = outcome.details;
   details["samples_per_step"] = samples_of(graph_);
+  for (const std::string& warning : warnings_of_sizes(graph_, fields_)) details["warnings"].push_back(warning);
+  auto why_not = why_no_inputs(graph_);
+  if (!why_not) why_not = backend_->why_not(graph_, options_);
+  if (why_not) return {.status = "unsupported", .reason = *why_not, .details = details};
   if (execution_.divide != Execution::Division::none)
     if (auto reason = divide(details)) return {.status = "unsupported", .reason = *reason};
 
@@ -144,6 +178,8 @@ std::optional<std::string> NetRun::make_split(const NetProblem* inputs, Json& de
     return "accumulate: forward and backward of a part follow each other; use --pass step";
   const Index all = samples_of(graph_);
   const Index asked = execution_.split_samples;
+  if (batch_sizes(graph_).empty() && asked != all)
+    return fmt::format("accumulate: the batch of {} samples cannot be changed", all);
   if (asked > 0 && all % asked != 0)
     throw UsageError("[accumulate] {} samples are not divided evenly into parts of {}", all, asked);
   if (const auto why = depends_on_batch(graph_); !why.empty())
@@ -194,13 +230,17 @@ NetRun::Built NetRun::little(const Graph& small) {
 }
 
 // Samples of a batch do not depend on each other where the network is used, so the oracle looks at the first few of
-// them. Where it learns they do (batch normalisation), so the same network with a small batch is compiled as well, and
-// the large one must give at the end what it gave at the beginning.
+// them, unless the batch is fixed or they are no rows. Where it learns they do (batch normalisation), so the same
+// network with a small batch is compiled as well, and the large one must give at the end what it gave at the beginning.
 void NetRun::check_before(const NetProblem& inputs, Outcome& outcome) {
   const Index few = options_.mode == Mode::training ? 4 : 2;  // statistics of two samples are hardly any
   const auto seed = fields_.at("seed").get<uint64_t>();
-  const bool smaller = samples_of(graph_) > few;
-  const Graph small = smaller ? network_of(fields_, few) : graph_;
+  bool smaller = samples_of(graph_) > few && !batch_sizes(graph_).empty() && !why_evaluated(graph_);
+  Graph small = smaller ? network_of(fields_, few) : graph_;
+  if (smaller && options_.mode == Mode::inference && !rows_are_samples(graph_, small)) {
+    smaller = false;
+    small = graph_;
+  }
   expected_ = smaller ? make_net_inputs(small, options_.mode, seed) : inputs;
   add_expected(small, options_.mode, options_.math, seed, expected_);
 
@@ -219,9 +259,9 @@ void NetRun::check_before(const NetProblem& inputs, Outcome& outcome) {
     outcome.reason = check.reason;
     return;
   }
-  if (check.powerless) {
+  if (const std::string reason = why_mistrusted(check); !reason.empty()) {
     outcome.status = "mistrusted";
-    outcome.reason = "the check had no power: rounding alone may move every result by a tenth of itself";
+    outcome.reason = reason;
   }
   if (apart) expected_ = remembered(expected_, *timed_.executable);
 }
@@ -263,8 +303,11 @@ void NetRun::show(StepObserver& observer) {
 
 Cost NetRun::cost() const {
   Cost sum;
-  const Specs specs = infer_specs(graph_);
+  // Of an evaluated graph as much as can be told before the run: less than it really costs.
+  const Specs specs = infer_some_specs(graph_).specs;
+  const auto is_told = [&](const std::string& name) { return name.empty() || specs.contains(name); };
   for (const Node& node : graph_.nodes) {
+    if (!std::ranges::all_of(node.inputs, is_told) || !std::ranges::all_of(node.outputs, is_told)) continue;
     const auto op = make_operator(node);
     const auto in = specs_of(specs, node.inputs);
     for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -275,7 +318,8 @@ Cost NetRun::cost() const {
   // A network must at least read its parameters and inputs; whatever is between can stay in caches.
   for (const GraphInput& input : graph_.inputs)
     sum.bytes += input.spec.bytes() * (pass_ != NetPass::forward && input.parameter ? 2 : 1);
-  for (const std::string& name : graph_.outputs) sum.bytes += specs.at(name).bytes();
+  for (const std::string& name : graph_.outputs)
+    if (specs.contains(name)) sum.bytes += specs.at(name).bytes();
   return sum;
 }
 

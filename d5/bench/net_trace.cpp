@@ -22,7 +22,7 @@ class Trace final : public Meter, public StepObserver {
   // ---- events: written to a place that was reserved, so that nobody waits
   int steps() const override { return 1; }
   void network(const Graph& graph, const CompileOptions& options) override {
-    specs_ = infer_specs(graph);
+    specs_ = infer_some_specs(graph).specs;
     device_ = options.device;
     // Two passes, a begin and an end each, and as many again where a backend puts steps of its own between.
     events_ = std::vector<Event>(64 + 16 * graph.nodes.size() + graph.inputs.size());

@@ -12,6 +12,7 @@
 #include "d5/bench/net_view.hpp"
 #include "d5/bench/progress.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/graph/evaluate.hpp"
 #include "d5/networks/validate.hpp"
 
 namespace d5 {
@@ -89,6 +90,10 @@ class ValidateSession final : public Session {
     set_threads(fields_.at("threads").get<int>());
     if (auto off = open_backend_of(fields_, backend_)) return *off;
     const Graph graph = network_of(fields_);
+    if (auto reason = why_no_inputs(graph)) return {.status = "unsupported", .reason = *reason};
+    if (const auto why = why_evaluated(graph))
+      return {.status = "unsupported",
+              .reason = fmt::format("[validate] values between nodes cannot be read: {}", *why)};
     ValidateOptions options{.compile = net_compile_options(fields_), .seed = fields_.at("seed").get<uint64_t>()};
     if (auto reason = backend_->why_not(graph, options.compile)) return {.status = "unsupported", .reason = *reason};
     if (depth == Depth::build) return {};
@@ -105,6 +110,7 @@ class ValidateSession final : public Session {
     if (!validation.unsupported.empty()) return {.status = "unsupported", .reason = validation.unsupported};
     shown.finish();
     Outcome outcome = judged(validation);
+    for (const std::string& warning : warnings_of_sizes(graph, fields_)) outcome.details["warnings"].push_back(warning);
     meters_.report(outcome.details);
     return outcome;
   }

@@ -25,6 +25,7 @@ struct NetFlags : RunFlags {
 const std::vector<std::pair<std::string, std::string>> field_help = {
     {"backend", "who computes it; the first is what the others are compared with (see 'd5 list backends')"},
     {"batch", "samples in one step"},
+    {"sizes", "free sizes of a file beside the batch, all of one case: H=224,W=224 [1 each]"},
     {"dtype", "f32, f64, bf16, f16: of a built-in network"},
     {"pass", "forward (the network as it is used), backward, or step (forward and backward, as it learns)"},
     {"threads", "number of threads of a child"},
@@ -90,6 +91,7 @@ RunCommand add_net(CLI::App& program, const std::vector<std::string>& arguments)
          {"dtype", "pass", "batch", "threads", "math", "layout", "cache", "deterministic", "fallback", "seed",
           "environment", "device", "kernel", "arena_limit", "transform", "backend"})
       if (!flags->fields[field].empty()) recipe.axes.push_back({field, parse_values(flags->fields[field])});
+    if (!flags->fields["sizes"].empty()) recipe.axes.push_back({"sizes", {flags->fields["sizes"]}});
     return run_net_view(recipe, *flags, flags->view);
   };
 }

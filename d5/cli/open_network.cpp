@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/cli/open_network.hpp"
 
-#include <charconv>
 #include <filesystem>
 
 #include "d5/bench/net_case.hpp"
@@ -17,21 +16,6 @@
 
 namespace d5 {
 namespace {
-
-std::map<std::string, Index> parse_sizes(const std::string& text) {
-  std::map<std::string, Index> sizes;
-  for (const std::string& part : split_names(text)) {
-    const size_t equals = part.find('=');
-    Index size = 0;
-    const char* const end = part.data() + part.size();
-    const auto read = equals == std::string::npos ? std::from_chars_result{end, std::errc::invalid_argument}
-                                                  : std::from_chars(part.data() + equals + 1, end, size);
-    if (equals == 0 || read.ec != std::errc() || read.ptr != end)
-      throw UsageError("[model] size '{}' is not of the form NAME=NUMBER", part);
-    sizes[part.substr(0, equals)] = size;
-  }
-  return sizes;
-}
 
 Graph built_network(const std::string& name, const OpenOptions& options) {
   auto sizes = parse_sizes(options.sizes);

@@ -51,7 +51,7 @@ std::vector<GraphValue> run_loop(const ValueCall& call) {
   std::vector<std::vector<Tensor>> grown(body.outputs.size() - carried - 1);
   size_t grown_bytes = 0;
   for (int64_t i = 0; i < most && goes_on; ++i) {
-    if (i == call.evaluator.options().most_iterations) throw Error("more than {} iterations", i);
+    if (i == call.evaluator.options().most_iterations) throw CannotRun("more than {} iterations", i);
     std::vector<GraphValue> inputs{Tensor::from<int64_t>({}, {i}), Tensor::from<bool>({}, {goes_on})};
     inputs.insert(inputs.end(), std::make_move_iterator(values.begin()), std::make_move_iterator(values.end()));
     auto made = call.evaluator.run_body(body, std::move(inputs), &call.scope);
@@ -103,7 +103,7 @@ std::vector<GraphValue> scan(const ValueCall& call, const std::vector<GraphValue
   std::vector<GraphValue> values(inputs.begin(), inputs.begin() + static_cast<long>(states));
   std::vector<std::vector<Tensor>> grown(grown_count);
   for (Index i = 0; i < length; ++i) {
-    if (i == call.evaluator.options().most_iterations) throw Error("more than {} iterations", i);
+    if (i == call.evaluator.options().most_iterations) throw CannotRun("more than {} iterations", i);
     auto given = std::move(values);
     for (size_t k = 0; k < scanned; ++k)
       given.emplace_back(take_index(inputs[states + k].as_tensor(), along[k], directions[k] ? length - 1 - i : i));

@@ -67,6 +67,18 @@ std::optional<std::string> needs_evaluation(const Graph& graph) {
   return {};
 }
 
+std::optional<std::string> why_evaluated(const Graph& graph) {
+  if (auto reason = needs_evaluation(graph)) return reason;
+  try {
+    for (const auto& [name, spec] : infer_specs(graph))
+      if (spec.dtype == DType::string) return fmt::format("'{}' holds strings", name);
+  } catch (const UnknownValue& error) {
+    return error.what();
+  } catch (const Error&) {  // wrong in any case: whoever plans it says why
+  }
+  return {};
+}
+
 GraphValue ValueScope::find(const std::string& name) const {
   for (const ValueScope* scope = this; scope; scope = scope->outer) {
     if (const auto found = scope->values.find(name); found != scope->values.end()) return found->second;
@@ -208,7 +220,8 @@ std::vector<GraphValue> Evaluator::run_node(const Node& node, const Operator* op
   if (node.op == "Identity" && inputs.size() == 1) return inputs;
   std::vector<Tensor> tensors;
   for (const GraphValue& input : inputs) tensors.push_back(input.as_tensor());
-  const auto results = evaluate_node(node, *op, tensors, options_);
+  auto results = evaluate_node(node, *op, tensors, options_);
+  if (options_.made) options_.made(node, *op, tensors, results);
   return {results.begin(), results.end()};
 }
 

@@ -23,6 +23,9 @@ struct EvaluateOptions {
   size_t most_bytes = size_t{8} << 30;  // of all values alive in one graph, and of one result in double
   Position position = {};               // keys random numbers
   std::function<void(const Node&)> begin = {}, end = {};  // around every node, bodies included
+  // Sees what a node made of tensors before anybody reads it, and may change it.
+  std::function<void(const Node&, const Operator&, const std::vector<Tensor>& inputs, std::vector<Tensor>& results)>
+      made = {};
 };
 
 // Values by name, seen from inside a graph: its own, its constants, then those of the graphs around it.
@@ -87,5 +90,8 @@ ValueFunction find_value_function(const std::string& op);    // or null
 std::optional<std::string> unknown_operator(const Graph&);
 // Does it need evaluation, because values are no tensors of numbers or a node runs a body? The reason, or empty.
 std::optional<std::string> needs_evaluation(const Graph&);
+// Why it cannot be laid out before the run: that, strings on the way, or a shape that only a value tells. Empty: it
+// can.
+std::optional<std::string> why_evaluated(const Graph&);
 
 }  // namespace d5

@@ -2,6 +2,8 @@
 #include "d5/graph/sizes.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <sstream>
 
 namespace d5 {
 namespace {
@@ -14,6 +16,8 @@ GraphInput& input_named(Graph& graph, const std::string& name) {
   fail_unknown(fmt::format("[graph] {}:", graph.name), "input", name, legal);
 }
 
+bool counts_samples(const GraphInput& input) { return !input.parameter && input.spec.shape.rank() > 0; }
+
 bool any_rank(const GraphInput& input) { return input.symbols.size() == 1 && input.symbols[0] == "*"; }
 
 }  // namespace
@@ -24,6 +28,22 @@ std::set<std::string> free_sizes(const Graph& graph) {
     for (const std::string& symbol : input.symbols)
       if (!symbol.empty() && symbol != "*") names.insert(symbol);
   return names;
+}
+
+std::map<std::string, Index> parse_sizes(const std::string& text) {
+  std::map<std::string, Index> sizes;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const size_t equals = part.find('=');
+    Index size = 0;
+    const char* const end = part.data() + part.size();
+    const auto read = equals == std::string::npos ? std::from_chars_result{end, std::errc::invalid_argument}
+                                                  : std::from_chars(part.data() + equals + 1, end, size);
+    if (equals == 0 || read.ec != std::errc() || read.ptr != end)
+      throw UsageError("[sizes] '{}' is not of the form NAME=NUMBER", part);
+    sizes[part.substr(0, equals)] = size;
+  }
+  return sizes;
 }
 
 void bind_sizes(Graph& graph, const std::map<std::string, Index>& sizes) {
@@ -43,17 +63,30 @@ void bind_sizes(Graph& graph, const std::map<std::string, Index>& sizes) {
   }
 }
 
-void bind_batch(Graph& graph, Index samples) {
-  std::map<std::string, Index> sizes;
-  for (const GraphInput& input : graph.inputs) {
-    if (input.parameter || input.spec.shape.rank() == 0) continue;
-    if (!input.symbols.empty() && !input.symbols[0].empty())
-      sizes[input.symbols[0]] = samples;
-    else if (input.spec.shape[0] != samples)
-      throw UsageError("[net] {}: batch is {}, but input '{}' has a first size of {} that cannot be changed",
-                       graph.name, samples, input.name, input.spec.shape[0]);
-  }
+void fix_sizes(Graph& graph, const std::map<std::string, Index>& sizes) {
   bind_sizes(graph, sizes);
+  for (GraphInput& input : graph.inputs)
+    for (std::string& symbol : input.symbols)
+      if (sizes.contains(symbol)) symbol.clear();
+}
+
+std::set<std::string> batch_sizes(const Graph& graph) {
+  std::set<std::string> names;
+  for (const GraphInput& input : graph.inputs)
+    if (counts_samples(input) && !input.symbols.empty() && !input.symbols[0].empty()) names.insert(input.symbols[0]);
+  return names;
+}
+
+void bind_batch(Graph& graph, Index samples) {
+  const auto names = batch_sizes(graph);
+  std::map<std::string, Index> sizes;
+  for (const std::string& name : names) sizes[name] = samples;
+  bind_sizes(graph, sizes);
+  if (!names.empty()) return;
+  const auto first = std::ranges::find_if(graph.inputs, counts_samples);
+  if (first != graph.inputs.end() && first->spec.shape[0] != samples)
+    throw UsageError("[net] {}: batch is {}, but input '{}' has a first size of {} that cannot be changed", graph.name,
+                     samples, first->name, first->spec.shape[0]);
 }
 
 void bind_input(Graph& graph, const std::string& name, DType type, const Shape& shape) {

@@ -11,11 +11,16 @@
 namespace d5 {
 
 std::set<std::string> free_sizes(const Graph&);
+std::map<std::string, Index> parse_sizes(const std::string& text);  // "H=8,W=8"; UsageError on anything else
 
 // Binds the symbols; they stay symbols and can be bound anew. UsageError names one that the graph does not have.
 void bind_sizes(Graph&, const std::map<std::string, Index>& sizes);
+// The same for good: they are sizes like any other then.
+void fix_sizes(Graph&, const std::map<std::string, Index>& sizes);
 
-// The first size of data inputs, where it is free. UsageError names an input whose first size is another, and fixed.
+// The symbols that are the first size of a data input: what counts samples. Empty: the batch is what it is.
+std::set<std::string> batch_sizes(const Graph&);
+// Binds those. UsageError where there are none and the first data input has another first size.
 void bind_batch(Graph&, Index samples);
 
 // An input gets exactly this type and shape. Error where a fixed size, the number of axes or the element type differ.

@@ -82,9 +82,14 @@ struct Pow : BinaryFunction {
     if (input == 0) return b == 0 ? 0 : b * std::pow(a, b - 1);
     return a == 0 && b >= 0 ? 0 : std::pow(a, b) * std::log(a);
   }
-  double error(double a, double b) const { return std::pow(a, b) * (1 + std::abs(b) * (1 + std::abs(std::log(a)))); }
+  // Of a power of |a|: a negative base has no logarithm, its whole powers have the same error. Those of 0 are exact.
+  double error(double a, double b) const {
+    const double size = std::abs(a);
+    return size == 0 ? 0 : std::pow(size, b) * (1 + std::abs(b) * (1 + std::abs(std::log(size))));
+  }
   double slope_error(size_t input, double a, double b) const {
-    if (input == 0) return std::abs(b) * (error(a, b - 1) + std::pow(a, b - 1));  // the power is stored, and b times it
+    if (input == 0)  // the power is stored, and b times it
+      return std::abs(b) * (error(a, b - 1) + std::abs(std::pow(a, b - 1)));
     const double y = std::pow(a, b),
                  logarithm = std::abs(std::log(a));  // y, the logarithm and their product are stored
     return error(a, b) * logarithm + 2 * y * (logarithm + 1);

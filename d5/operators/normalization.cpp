@@ -178,8 +178,10 @@ Shape normalized_shape(const Shape& x, Index axis, std::string_view place) {
 
 DType stash_type(const Attributes& a, std::string_view place) {
   const int64_t type = a.integer("stash_type", 1);
-  if (type != 1 && type != 16) throw Error("{} stash_type is {}; legal: 1 (f32), 16 (bf16)", place, type);
-  return type == 1 ? DType::f32 : DType::bf16;
+  if (type == 1) return DType::f32;
+  if (type == 11) return DType::f64;  // not ONNX's: of networks that compute in double throughout
+  if (type != 16) throw Error("{} stash_type is {}; legal: 1 (f32), 16 (bf16)", place, type);
+  return DType::bf16;
 }
 
 }  // namespace d5

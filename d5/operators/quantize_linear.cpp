@@ -4,7 +4,8 @@
 //   quantize    y = saturate(round(x / scale) + z), round to nearest even; the quotient is rounded to `precision` (by
 //               default the type of the scale) first; to a float, y = x / scale + z
 //   dequantize  y = (x - z) scale
-//   dynamic     scale = (max(0, max x) - min(0, min x)) / 255      z = round(-min(0, min x) / scale)      all in f32
+//   dynamic     scale = (max(0, max x) - min(0, min x)) / 255      z = round(-min(0, min x) / scale)      all in the
+//               type of x: f32 in ONNX, f64 in the oracle of networks
 // No gradient.
 #include <algorithm>
 #include <cmath>
@@ -242,28 +243,15 @@ class DynamicQuantizeLinear final : public Exact {
 
   std::vector<TensorSpec> infer(SpecSpan in) const override {
     check_inputs(in, 1, 1, place);
-    check_type(in[0], {DType::f32}, place);
-    return {{DType::u8, in[0].shape}, {DType::f32, {}}, {DType::u8, {}}};
+    check_type(in[0], {DType::f32, DType::f64}, place);
+    return {{DType::u8, in[0].shape}, {in[0].dtype, {}}, {DType::u8, {}}};
   }
 
   void forward(Context& c) const override {
-    float low = 0, high = 0;
-    for (const double x : c.input(0).values<double>()) {
-      low = std::min(low, static_cast<float>(x));
-      high = std::max(high, static_cast<float>(x));
-    }
-    const float scale = (low == high ? 1.0f : high - low) / 255.0f;
-    const float zero = std::nearbyint(std::clamp(-low / scale, 0.0f, 255.0f));
-    if (c.output(0).present()) {
-      const auto x = c.input(0).values<double>();
-      const auto y = c.output(0).values<uint8_t>();
-      for (size_t i = 0; i < y.size(); ++i) {
-        const float q = std::nearbyint(static_cast<float>(x[i]) / scale) + zero;
-        y[i] = std::isnan(q) ? 0 : static_cast<uint8_t>(std::clamp(q, 0.0f, 255.0f));
-      }
-    }
-    if (c.output(1).present()) c.output(1).values<double>()[0] = scale;
-    if (c.output(2).present()) c.output(2).values<uint8_t>()[0] = static_cast<uint8_t>(zero);
+    if (c.input_type(0) == DType::f32)
+      quantize<float>(c);
+    else
+      quantize<double>(c);
   }
 
   Cost cost(SpecSpan in, Pass) const override {
@@ -280,6 +268,28 @@ class DynamicQuantizeLinear final : public Exact {
   static std::vector<Attributes> cases() { return {{{"shape", "6"}}, {{"shape", "3x4"}}}; }
 
  private:
+  // All arithmetic in T.
+  template <class T>
+  static void quantize(Context& c) {
+    T low = 0, high = 0;
+    for (const double x : c.input(0).values<double>()) {
+      low = std::min(low, static_cast<T>(x));
+      high = std::max(high, static_cast<T>(x));
+    }
+    const T scale = (low == high ? T{1} : high - low) / T{255};
+    const T zero = std::nearbyint(std::clamp(-low / scale, T{0}, T{255}));
+    if (c.output(0).present()) {
+      const auto x = c.input(0).values<double>();
+      const auto y = c.output(0).values<uint8_t>();
+      for (size_t i = 0; i < y.size(); ++i) {
+        const T q = std::nearbyint(static_cast<T>(x[i]) / scale) + zero;
+        y[i] = std::isnan(q) ? 0 : static_cast<uint8_t>(std::clamp(q, T{0}, T{255}));
+      }
+    }
+    if (c.output(1).present()) c.output(1).values<double>()[0] = scale;
+    if (c.output(2).present()) c.output(2).values<uint8_t>()[0] = static_cast<uint8_t>(zero);
+  }
+
   static constexpr std::string_view place = "[dynamic_quantize_linear]";
 };
 

@@ -70,9 +70,17 @@ class Worker {
     sessions_[id] = bench_of(fields).open(fields);
     if (request.contains("metrics"))
       sessions_[id]->want({request["metrics"].get<std::vector<std::string>>(), request.value("files", "")});
-    Json message = to_json(sessions_[id]->prepare(parse_depth(request.value("depth", "measure"))));
+    Json message = to_json(prepared(*sessions_[id], parse_depth(request.value("depth", "measure"))));
     message["say"] = "prepared";
     return message;
+  }
+
+  static Outcome prepared(Session& session, Depth depth) {
+    try {
+      return session.prepare(depth);
+    } catch (const CannotRun& reason) {
+      return {.status = "unsupported", .reason = reason.what()};
+    }
   }
 
   Json run(const Json& request) {

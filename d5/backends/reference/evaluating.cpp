@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "d5/operators/known.hpp"
-
 namespace d5 {
 namespace {
 
@@ -108,18 +106,6 @@ class EvaluatingExecutable final : public Executable {
 };
 
 }  // namespace
-
-std::optional<std::string> why_evaluated(const Graph& graph) {
-  if (auto reason = needs_evaluation(graph)) return reason;
-  try {
-    for (const auto& [name, spec] : infer_specs(graph))
-      if (spec.dtype == DType::string) return fmt::format("'{}' holds strings", name);
-  } catch (const UnknownValue& error) {
-    return error.what();
-  } catch (const Error&) {  // wrong in any case: whoever plans it says why
-  }
-  return {};
-}
 
 std::optional<std::string> why_not_evaluated(const Graph& graph, const CompileOptions& options,
                                              const std::string& why) {

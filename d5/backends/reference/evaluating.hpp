@@ -12,8 +12,6 @@
 
 namespace d5 {
 
-// Why the graph cannot be laid out before the run; empty: it can.
-std::optional<std::string> why_evaluated(const Graph&);
 std::optional<std::string> why_not_evaluated(const Graph&, const CompileOptions&, const std::string& why_evaluated);
 std::unique_ptr<Executable> compile_evaluation(const Graph&, ParameterSet&, const CompileOptions&);
 

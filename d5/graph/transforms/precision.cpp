@@ -3,31 +3,54 @@
 // in it. Casts between float types become casts to it.
 #include "d5/graph/transforms/precision.hpp"
 
+#include <algorithm>
+#include <array>
+#include <map>
+
 #include "d5/graph/transform.hpp"
+#include "d5/operators/onnx_type.hpp"
 
 namespace d5 {
 namespace {
 
-bool is_plain_float(DType type) {
-  return type == DType::f32 || type == DType::f64 || type == DType::f16 || type == DType::bf16;
+// Attributes that name an element type, by ONNX's number or as text.
+constexpr std::array type_attributes{"to", "dtype", "output_dtype", "output_datatype"};
+
+// What makes an f32 where the attribute is left out.
+const std::map<std::string, std::string>& f32_by_default() {
+  static const std::map<std::string, std::string> attributes{{"RandomNormal", "dtype"},
+                                                             {"RandomUniform", "dtype"},
+                                                             {"HannWindow", "output_datatype"},
+                                                             {"HammingWindow", "output_datatype"},
+                                                             {"BlackmanWindow", "output_datatype"},
+                                                             {"MelWeightMatrix", "output_datatype"}};
+  return attributes;
 }
 
-// Attributes that name an element type by ONNX's number (Cast's "to", "dtype").
-constexpr int64_t number_f32 = 1, number_f16 = 10, number_f64 = 11, number_bf16 = 16;
-bool is_plain_float_number(int64_t number) {
-  return number == number_f32 || number == number_f16 || number == number_f64 || number == number_bf16;
-}
-int64_t number_of(DType type) {
-  return type == DType::f32   ? number_f32
-         : type == DType::f16 ? number_f16
-         : type == DType::f64 ? number_f64
-                              : number_bf16;
+std::shared_ptr<const Tensor> shared(Tensor tensor) { return std::make_shared<const Tensor>(std::move(tensor)); }
+
+// What a node says in words that only f32 has.
+void name_types(Node& node, DType type) {
+  Attributes& a = node.attributes;
+  if (a.has("value_float") || a.has("value_floats")) {
+    const bool scalar = a.has("value_float");
+    const std::vector<double> values = scalar ? std::vector{a.real("value_float", 0)} : a.reals("value_floats");
+    a.erase("value_float");
+    a.erase("value_floats");
+    const Shape shape = scalar ? Shape{} : Shape{static_cast<Index>(values.size())};
+    a.set("value", shared(Tensor::from(shape, values).cast(DType::f32)));
+  }
+  if (node.op == "ConstantOfShape" && !a.has("value")) a.set("value", shared(Tensor::scalar(0, DType::f32)));
+  if (const auto found = f32_by_default().find(node.op); found != f32_by_default().end() && !a.has(found->second))
+    a.set(found->second, onnx_number(DType::f32));
+  const bool gives_statistics = node.op == "LayerNormalization" && node.outputs.size() > 1;
+  if (gives_statistics && type == DType::f64) a.set("stash_type", onnx_number(type));
 }
 
 class Precision final : public Transform {
  public:
   explicit Precision(const std::string& value) : type_(parse_dtype(value)) {
-    if (!is_plain_float(type_))
+    if (!is_network_float(type_))
       throw UsageError("[precision] {} is no type for networks; legal: f32, f64, f16, bf16", value);
   }
   static constexpr const char* about = "another float type for everything: precision:bf16";
@@ -39,26 +62,32 @@ class Precision final : public Transform {
 
 }  // namespace
 
+bool is_network_float(DType type) {
+  return type == DType::f32 || type == DType::f64 || type == DType::f16 || type == DType::bf16;
+}
+
 Graph with_float_type(Graph graph, DType type) {
   for (GraphInput& input : graph.inputs)
-    if (is_plain_float(input.spec.dtype)) {
+    if (is_network_float(input.spec.dtype)) {
       input.spec.dtype = type;
-      if (input.spec.known) input.spec.known = std::make_shared<const Tensor>(input.spec.known->cast(type));
+      if (input.spec.known) input.spec.known = shared(input.spec.known->cast(type));
     }
   for (auto* tensors : {&graph.constants, &graph.initial})
     for (auto& [name, tensor] : *tensors)
-      if (is_plain_float(tensor.dtype())) tensor = tensor.cast(type);
-  for (Node& node : graph.nodes)
+      if (is_network_float(tensor.dtype())) tensor = tensor.cast(type);
+  for (Node& node : graph.nodes) {
+    name_types(node, type);
     for (const auto& [name, value] : std::map(node.attributes.values())) {
       if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value))
         node.attributes.set(name, std::make_shared<const Graph>(with_float_type(**body, type)));
       if (const auto* tensor = std::get_if<std::shared_ptr<const Tensor>>(&value);
-          tensor && is_plain_float((*tensor)->dtype()))
-        node.attributes.set(name, std::make_shared<const Tensor>((*tensor)->cast(type)));
-      if (const auto* number = std::get_if<int64_t>(&value);
-          number && (name == "to" || name == "dtype") && is_plain_float_number(*number))
-        node.attributes.set(name, number_of(type));
+          tensor && is_network_float((*tensor)->dtype()))
+        node.attributes.set(name, shared((*tensor)->cast(type)));
+      if (std::ranges::find(type_attributes, name) == type_attributes.end()) continue;
+      if (const auto named = type_attribute(node.attributes, name, "[precision]"); named && is_network_float(*named))
+        node.attributes.set(name, onnx_number(type));
     }
+  }
   return graph;
 }
 

@@ -88,6 +88,9 @@ TEST(Child, AnErrorLeavesItAlive) {
   };
   EXPECT_EQ(words_of(prepare(fake_case("a", "throw", "prepare"))), "[fake] did not like the case");
   EXPECT_THAT(words_of(prepare(fake_case("a", "exhaust", "prepare"))), HasSubstr("out of memory"));
+  const Json cannot = child.ask(prepare(fake_case("a", "cannot", "prepare")));
+  EXPECT_EQ(cannot["status"], "unsupported");
+  EXPECT_EQ(cannot["reason"], "[fake] such a case cannot be run here");
   EXPECT_THAT(words_of(prepare({{"kind", "fakes"}})), HasSubstr("did you mean 'fake'"));
   EXPECT_THAT(words_of(run(1, 5)), HasSubstr("case 5 is not prepared"));
   child.ask(prepare(fake_case("a")));

@@ -12,6 +12,7 @@
 
 #include "d5/bench/progress.hpp"
 #include "d5/core/parallel.hpp"
+#include "d5/graph/graph.hpp"
 #include "d5/measure/clock.hpp"
 
 namespace d5 {
@@ -48,6 +49,7 @@ void misbehave(const std::string& does) {
   }
   if (does == "throw") throw Error("[fake] did not like the case");
   if (does == "exhaust") throw std::bad_alloc();
+  if (does == "cannot") throw CannotRun("[fake] such a case cannot be run here");
   if (does == "busy")
     std::thread([] {
       for (volatile int i = 0;;) i = i + 1;
