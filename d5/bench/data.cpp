@@ -71,6 +71,26 @@ void add_bound(const CaseResult& result, double batch, Record& record) {
         fmt::format("{:.0f} % of the bound: the probe saw less than this case attained", 100 * record.bound->share));
 }
 
+constexpr double least_read = 0.01;  // of what the samples take in their files
+
+// Why a cold case is not one, though no page was cached: what it read lay somewhere else. Empty where all is well.
+std::string why_not_cold(const CaseResult& result, Record& record) {
+  if (result.fields.at("cache") != "cold" || result.probes.empty()) return {};
+  double read = 0, in_files = 0;
+  for (const Json& probe : result.probes) {
+    if (!probe.contains("bytes_from_storage")) {
+      record.warnings.push_back("the kernel does not tell what came out of this storage: cold by its pages alone");
+      return {};
+    }
+    read += probe["bytes_from_storage"].get<double>();
+    in_files += probe["samples"].get<double>() * probe.value("sample_file_bytes", 0.0);
+  }
+  if (read >= least_read * in_files) return {};
+  return fmt::format(
+      "cache cold: {:.0f} bytes came out of storage for samples of {:.0f} bytes in their files: not cold", read,
+      in_files);
+}
+
 class DataBench final : public Bench {
  public:
   Json complete(const Json& fields) const override {
@@ -107,6 +127,11 @@ class DataBench final : public Bench {
     if (!result.finished.empty()) record.details["after"] = result.finished.back();
     record.details["unremarkable"] = default_fields(result.fields);
     if (result.status != "passed" || result.samples.time_s.empty()) return record;
+    if (const std::string reason = why_not_cold(result, record); !reason.empty()) {
+      record.status = "failed";
+      record.reason = reason;
+      return record;
+    }
     record.samples = result.samples;
     const Summary time = summarize(result.samples.time_s);
     record.warnings.insert(record.warnings.end(), time.warnings.begin(), time.warnings.end());

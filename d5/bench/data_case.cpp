@@ -20,12 +20,20 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-std::vector<std::string> existing_files(const DatasetEntry& entry, const std::string& folder, const std::string& name) {
+std::vector<std::string> all_files_of(const std::string& pattern) {
   std::vector<std::string> files;
-  for (const PublishedFile& file : entry.files) {
+  for (const std::string& match : matching_files(pattern))
+    for (std::string& file : files_of(match)) files.push_back(std::move(file));
+  return files;
+}
+
+std::vector<std::string> existing_files(const DatasetEntry& entry, const std::string& folder, const std::string& name,
+                                        const Attributes& options) {
+  std::vector<std::string> files;
+  for (const PublishedFile& file : files_of_part(entry, options)) {
     try {
-      for (const std::string& found : files_of(find_published(folder, file, name))) files.push_back(found);
-    } catch (const Error&) {  // of another part of the set
+      for (std::string& found : all_files_of(find_published(folder, file, name))) files.push_back(std::move(found));
+    } catch (const Error&) {  // the set knows how to do without
     }
   }
   return files;
@@ -40,14 +48,15 @@ DataSource open_set(const Json& fields) {
   if (const DatasetEntry* entry = find_registered<datasets>(name)) {
     for (const std::string& word : words) set_option(options, word, entry->options, "[data]");
     const std::string folder = data_folder(fields.at("data"));
-    return {open_dataset(name, folder, options), existing_files(*entry, folder, name), {}};
+    source.data = open_dataset(name, folder, options);
+    source.named = existing_files(*entry, folder, name, options);
+    return source;
   }
   auto kind = fields.at("container").get<std::string>();
   if (kind.empty()) kind = guess_container(name);
   for (const std::string& word : words) set_option(options, word, container(kind).options, "[data]");
   source.data = open_container(kind, name, options);
-  for (const std::string& match : matching_files(name))
-    for (const std::string& file : files_of(match)) source.files.push_back(file);
+  source.named = all_files_of(name);
   return source;
 }
 
@@ -62,7 +71,7 @@ Json identity_of(const Json& fields, const DataSource& source) {
   Json identity;
   for (const char* name : {"dataset", "container", "options", "samples", "pixels", "fit", "store", "decoder"})
     identity[name] = fields.at(name);
-  for (const std::string& file : source.files) identity["files"].push_back(file_identity(file));
+  for (const std::string& file : source.named) identity["files"].push_back(file_identity(file));
   return identity;
 }
 
@@ -112,6 +121,8 @@ std::vector<AugmentationStep> parse_augmentations(const std::string& text) {
 
 DataSource open_data_source(const Json& fields) {
   DataSource source = open_set(fields);
+  source.files = source.data->files();
+  source.in_files = source.data->size();
   const auto samples = fields.at("samples").get<Index>();
   if (samples >= 0) source.data = range(source.data, 0, std::min(samples, source.data->size()));
   const auto pixels = fields.at("pixels").get<Index>();
@@ -129,7 +140,9 @@ DataSource open_data_source(const Json& fields) {
   }
   const StoredData made = store_samples(*source.data, store, fields.at("path"), identity_of(fields, source));
   source.data = open_container(store, made.path);
-  source.files = files_of(made.path);
+  source.files = source.data->files();
+  source.in_files = source.data->size();
+  source.named = files_of(made.path);
   source.stored = {{"path", made.path},
                    {"bytes", made.bytes},
                    {"seconds", made.seconds},

@@ -12,7 +12,9 @@ const std::vector<CaseField>& data_fields();
 // What the fields name, opened.
 struct DataSource {
   std::shared_ptr<const Dataset> data;
-  std::vector<std::string> files;  // that the samples come from; none: they are computed
+  std::vector<std::string> files;  // that are read for samples: none where these are computed, or in memory
+  std::vector<std::string> named;  // that the fields name; may be others: an archive that was unpacked
+  Index in_files = 0;              // samples that the files hold, of which the case may take only some
   Json stored;                     // path, bytes, seconds and rate of the writing, where the case has a store
 };
 // UsageError where a store cannot hold the samples.

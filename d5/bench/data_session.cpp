@@ -65,7 +65,10 @@ class DataSession final : public Session {
       if (fields_.at("store") == "") throw;
       return unsupported(error.what());
     }
-    if (cold_ && files_.empty()) return unsupported("cache cold: the samples come from no file");
+    if (cold_ && files_.empty())
+      return unsupported(source_.named.empty()
+                             ? "cache cold: the samples come from no file"
+                             : "cache cold: the samples are unpacked into memory when the set is opened");
     describe(outcome.details);
     if (depth < Depth::check) return outcome;
     check(outcome);
@@ -122,7 +125,8 @@ class DataSession final : public Session {
       result.probe["bytes_asked"] = read_after->asked_bytes - read_before->asked_bytes;
       result.probe["bytes_from_storage"] = read_after->storage_bytes - read_before->storage_bytes;
     }
-    probe_storage(result.probe);
+    if (!probe_storage(result.probe))
+      for (const char* name : {"bytes_asked", "bytes_from_storage"}) result.probe.erase(name);
     return result;
   }
 
@@ -361,21 +365,23 @@ class DataSession final : public Session {
   }
 
   // Hot: copies out of mapped pages, of what a sample holds. Cold: reads of what it takes in its file; who wants all
-  // samples in any order may read the files from end to end, if that is faster.
-  void probe_storage(Json& probe) {
-    if (files_.empty()) return;
-    const Index in_file = std::max<Index>(1, bytes_of(files_) / source_.data->size());
+  // samples in any order may read the files from end to end, if that is faster. False where the kernel does not count
+  // what comes out of this storage.
+  bool probe_storage(Json& probe) {
+    if (files_.empty()) return true;
+    const Index in_file = std::max<Index>(1, bytes_of(files_) / source_.in_files);
     const int readers = threads_ * processes_;
     if (!cold_) {
       const Index block = std::min(in_file, sample_bytes());
       probe["sample_file_bytes"] = block;
       probe["storage_bytes_per_s"] = mapped_read_rate(files_, block, ordered_, readers, probe_s, probed_seed_++);
-      return;
+      return true;
     }
     empty_page_cache(files_);
     probe["cached_share"] = cached_share(files_);
     probe["sample_file_bytes"] = in_file;
     const bool whole_epoch = stretch_ == loader_->batches();
+    const auto before = read_counters();
     double rate = 0;
     if (ordered_ || whole_epoch) rate = sequential_read_rate(files_, readers, cold_stretch_s);
     if (!ordered_) {
@@ -383,6 +389,8 @@ class DataSession final : public Session {
       rate = std::max(rate, random_read_rate(files_, in_file, readers, cold_stretch_s, probed_seed_++));
     }
     probe["storage_bytes_per_s"] = rate;
+    const auto after = read_counters();
+    return before && after && after->storage_bytes > before->storage_bytes;
   }
 
   Index sample_bytes() const {

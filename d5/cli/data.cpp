@@ -97,14 +97,24 @@ std::string summary(const ClassBias& bias) {
 int verify(const DataFlags& flags) {
   bool good = true;
   Json report{{"name", flags.source}, {"files", Json::array()}};
-  if (find_registered<datasets>(flags.source))
-    for (const FileVerdict& verdict : verify_files(flags.source, data_folder(flags.folder))) {
+  if (const DatasetEntry* entry = find_registered<datasets>(flags.source)) {
+    Attributes options;
+    for (const std::string& option : flags.options) set_option(options, option, entry->options, "[data]");
+    for (const FileVerdict& verdict : verify_files(flags.source, data_folder(flags.folder), options)) {
       good = good && verdict.good;
       report["files"].push_back({{"path", verdict.path}, {"good", verdict.good}, {"note", verdict.note}});
       if (!flags.json) fmt::print("{:<4} {}: {}\n", verdict.good ? "ok" : "BAD", verdict.path, verdict.note);
     }
+  }
   const Opened opened = open_source(flags);
   const Dataset& set = *opened.dataset;
+  if (set.size() == 0) throw Error("[data] {} holds no samples", flags.source);
+  std::string damage;
+  try {
+    set.verify();
+  } catch (const Error& error) {
+    damage = error.what();
+  }
   Index broken = 0;
   double bytes = 0;
   std::string first;
@@ -119,15 +129,17 @@ int verify(const DataFlags& flags) {
       if (broken++ == 0) first = error.what();
     }
   }
-  good = good && broken == 0;
+  good = good && broken == 0 && damage.empty();
   std::optional<ClassBias> bias;
   if (label && broken < set.size()) bias = class_bias(std::move(counts));
   if (flags.json) {
     report.update(
         Json{{"samples", set.size()}, {"broken", broken}, {"first", first}, {"bytes", bytes}, {"good", good}});
+    if (!damage.empty()) report["damage"] = damage;
     if (bias) report["classes"] = {{"counts", bias->counts}, {"chi_square", bias->chi_square}, {"p", bias->p}};
     std::cout << report.dump() << "\n";
   } else {
+    if (!damage.empty()) fmt::print("BAD  {}\n", damage);
     fmt::print("{:<4} {} samples{} read, {:.4g} MB, {} broken{}\n", broken ? "BAD" : "ok", set.size(),
                opened.part.empty() ? "" : " of part=" + opened.part, bytes * 1e-6, broken,
                broken ? "; the first: " + first : "");
@@ -163,6 +175,10 @@ int convert(const DataFlags& flags) {
 }
 
 int fetch(const DataFlags& flags) {
+  if (registered<datasets>(flags.source).files.empty()) {
+    fmt::print("{} is computed when it is read: there is nothing to fetch\n", flags.source);
+    return exit_passed;
+  }
   const std::string folder = data_folder(flags.folder);
   fetch_dataset(flags.source, folder, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
   fmt::print("{} is in {}\n", flags.source, folder);

@@ -17,6 +17,8 @@ class AugmentedView final : public Dataset {
   Index size() const override { return all_.data().size(); }
   void read(Index i, Sample& into) const override { all_.read(epoch_, i, into); }
   std::string where(Index i) const override { return all_.data().where(i); }
+  std::vector<std::string> files() const override { return all_.data().files(); }
+  void verify() const override { all_.data().verify(); }
 
  private:
   Augmented all_;

@@ -4,6 +4,7 @@
 // data_batch_1.bin ... test_batch.bin or train.bin and test.bin; the archive of it (.tar, .tar.gz, .tar.xz), unpacked
 // once into the user's cache; or one such file.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "d5/datasets/container.hpp"
@@ -34,8 +35,8 @@ class CifarFile : public Dataset {
     check_index(*this, i);
     const uint64_t at = static_cast<uint64_t>(i) * record_;
     file_->give(into, 0, DType::u8, *fields_[0].shape, at + labels_);
-    // What lies before bytes that could be read can be read.
-    const uint8_t* const labels = file_->data() + at;
+    std::array<uint8_t, 2> labels;
+    file_->copy(at, labels_, labels.data());
     give_label(into, 1, labels[labels_ - 1], *this, i);
     if (labels_ == 2) give_label(into, 2, labels[0], *this, i);
   }
@@ -43,6 +44,7 @@ class CifarFile : public Dataset {
     if (i >= 0 && i < size_) file_->expect(static_cast<uint64_t>(i) * record_, record_);
   }
   std::string where(Index i) const override { return fmt::format("{}, record {}", file_->name(), i); }
+  std::vector<std::string> files() const override { return file_->files(); }
 
  private:
   std::shared_ptr<const FileBytes> file_;

@@ -18,6 +18,15 @@ std::vector<std::string> names_of(const std::vector<DataOption>& options) {
   return names;
 }
 
+std::vector<std::string> matches_of(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> files;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
+  globfree(&found);
+  return files;
+}
+
 class Joined : public Dataset {
  public:
   explicit Joined(std::vector<std::shared_ptr<const Dataset>> shards) : shards_(std::move(shards)) {
@@ -51,6 +60,15 @@ class Joined : public Dataset {
   std::string where(Index i) const override {
     const size_t shard = shard_of(i);
     return shards_[shard]->where(i - starts_[shard]);
+  }
+  std::vector<std::string> files() const override {
+    std::vector<std::string> all;
+    for (const auto& shard : shards_)
+      for (std::string& file : shard->files()) all.push_back(std::move(file));
+    return all;
+  }
+  void verify() const override {
+    for (const auto& shard : shards_) shard->verify();
   }
 
  private:
@@ -128,7 +146,8 @@ const ContainerEntry& container(const std::string& name) {
 std::shared_ptr<const Dataset> open_container(const std::string& name, const std::string& path,
                                               const Attributes& options) {
   const ContainerEntry& entry = container(name);
-  return entry.open(path, complete_options(options, entry.options, fmt::format("[{}]", name)));
+  const Attributes all = complete_options(options, entry.options, fmt::format("[{}]", name));
+  return open_named(name, path, [&] { return entry.open(path, all); });
 }
 
 void write_container(const std::string& name, const Dataset& dataset, const std::string& path,
@@ -186,6 +205,29 @@ int64_t integer_value(const Tensor& tensor) {
   return tensor.cast(DType::i64).values<int64_t>()[0];
 }
 
+DType stored_dtype(std::string_view name) {
+  try {
+    return parse_dtype(name);
+  } catch (const UsageError& error) {
+    throw Error(std::string(error.what()));
+  }
+}
+
+std::shared_ptr<const Dataset> open_named(std::string_view container, const std::string& path,
+                                          const std::function<std::shared_ptr<const Dataset>()>& open) {
+  try {
+    return open();
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    if (what.find(path.substr(0, path.find('*'))) != std::string::npos) throw;
+    throw Error("[{}] {}: {}", container, path, what);
+  } catch (const std::bad_alloc&) {
+    throw Error("[{}] {}: there is not enough memory to open it", container, path);
+  }
+}
+
 std::shared_ptr<const Dataset> joined(std::vector<std::shared_ptr<const Dataset>> shards) {
   if (shards.size() == 1) return shards.front();
   if (shards.empty()) throw Error("[data] no shards to join");
@@ -194,13 +236,13 @@ std::shared_ptr<const Dataset> joined(std::vector<std::shared_ptr<const Dataset>
 
 std::vector<std::string> matching_files(const std::string& pattern) {
   if (pattern.find('*') == std::string::npos) return {pattern};
-  glob_t found{};
-  std::vector<std::string> files;
-  if (glob(pattern.c_str(), 0, nullptr, &found) == 0)
-    for (size_t i = 0; i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
-  globfree(&found);
+  std::vector<std::string> files = matches_of(pattern);
   if (files.empty()) throw Error("[data] no file matches {}", pattern);
   return files;
+}
+
+bool any_file(const std::string& pattern) {
+  return pattern.find('*') == std::string::npos ? std::filesystem::exists(pattern) : !matches_of(pattern).empty();
 }
 
 }  // namespace d5

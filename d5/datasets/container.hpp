@@ -59,9 +59,16 @@ void require_fixed_shapes(const Dataset&, std::string_view place);
 void check_index(const Dataset&, Index i);  // Error where there is no sample i
 int64_t integer_value(const Tensor&);       // of a tensor of one integer
 
+// The element type that a file names. Error where there is none of that name: the file is wrong, not the user.
+DType stored_dtype(std::string_view name);
+// What `open` gives; an Error of it that does not name the file gets its name.
+std::shared_ptr<const Dataset> open_named(std::string_view container, const std::string& path,
+                                          const std::function<std::shared_ptr<const Dataset>()>& open);
+
 // Shards one after the other as one set. Their fields must agree in name and type; shapes that differ become open.
 std::shared_ptr<const Dataset> joined(std::vector<std::shared_ptr<const Dataset>> shards);
 // The files a path stands for: itself; what a pattern with * matches; sorted. Error where nothing does.
 std::vector<std::string> matching_files(const std::string& pattern);
+bool any_file(const std::string& pattern);  // or folder
 
 }  // namespace d5

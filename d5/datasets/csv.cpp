@@ -4,7 +4,6 @@
 // read.
 #include <algorithm>
 #include <charconv>
-#include <map>
 
 #include "d5/datasets/byte_source.hpp"
 #include "d5/datasets/container.hpp"
@@ -68,6 +67,7 @@ class Csv : public Dataset {
       }
       add(cells, line_number);
     }
+    file->require_there(0, file->size());
     if (columns_ == 0) throw Error("[csv] {}: there are no rows", path);
     int64_t largest = layout.classes - 1;
     for (const int64_t label : labels_) largest = std::max(largest, layout.classes ? largest : label);
@@ -84,11 +84,12 @@ class Csv : public Dataset {
   std::string where(Index i) const override { return fmt::format("{}:{}", path_, lines_.at(static_cast<size_t>(i))); }
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
-    if (const auto reason = broken_.find(i); reason != broken_.end())
-      throw SampleError("[csv] {}: {}", where(i), reason->second);
+    const auto next = std::ranges::lower_bound(broken_, i, {}, &Broken::row);
+    if (next != broken_.end() && next->row == i) throw SampleError("[csv] {}: {}", where(i), next->reason);
+    const Index place = i - (next - broken_.begin());  // among the rows that are whole
     const Shape& shape = *fields_[0].shape;
-    give_copy(into, 0, DType::f32, shape, values_.data() + i * shape.elements());
-    if (label_column_) give_label(into, 1, labels_[static_cast<size_t>(i)], *this, i);
+    give_copy(into, 0, DType::f32, shape, values_.data() + place * shape.elements());
+    if (label_column_) give_label(into, 1, labels_[static_cast<size_t>(place)], *this, i);
   }
 
  private:
@@ -108,36 +109,46 @@ class Csv : public Dataset {
     }
     if (columns_ == 1) throw UsageError("[csv] {}: the only column cannot be the label; say label=none", path_);
   }
+  // Of a row that is broken nothing is kept but the reason: a few bytes must not take the room of many columns.
   void add(const std::vector<std::string_view>& cells, Index line) {
-    std::string reason;
-    if (cells.size() != columns_) reason = fmt::format("{} columns, the first row has {}", cells.size(), columns_);
-    for (size_t c = 0; c < columns_; ++c) {
-      const std::optional<double> value = c < cells.size() ? number(cells[c]) : std::nullopt;
-      if (!value && reason.empty())
-        reason = fmt::format("column {} is '{}', which is no number", c + 1, std::string(cells[c].substr(0, 40)));
-      if (c != label_column_) {
-        values_.push_back(static_cast<float>(value.value_or(0)));
-      } else {
-        const double label = value.value_or(0);
-        if (!(label >= 0 && label < 1e9 && label == static_cast<double>(static_cast<int64_t>(label))) && reason.empty())
-          reason = fmt::format("the label is '{}', no class", std::string(cells[c].substr(0, 40)));
-        labels_.push_back(reason.empty() ? static_cast<int64_t>(label) : 0);
-      }
-    }
+    const size_t values = values_.size(), labels = labels_.size();
+    const std::string reason = broken_reason(cells);
     if (!reason.empty()) {
+      values_.resize(values);
+      labels_.resize(labels);
       if (broken_.size() == most_broken)
         throw Error("[csv] {}: more than {} broken rows; the last: {}", path_, most_broken, reason);
-      broken_[static_cast<Index>(lines_.size())] = reason;
+      broken_.push_back({static_cast<Index>(lines_.size()), reason});
     }
     lines_.push_back(line);
   }
+  // Empty where the row is whole; its values are then taken.
+  std::string broken_reason(const std::vector<std::string_view>& cells) {
+    if (cells.size() != columns_) return fmt::format("{} columns, the first row has {}", cells.size(), columns_);
+    for (size_t c = 0; c < columns_; ++c) {
+      const std::string_view shown = cells[c].substr(0, 40);
+      const std::optional<double> value = number(cells[c]);
+      if (!value) return fmt::format("column {} is '{}', which is no number", c + 1, shown);
+      if (c != label_column_)
+        values_.push_back(static_cast<float>(*value));
+      else if (*value >= 0 && *value < 1e9 && *value == static_cast<double>(static_cast<int64_t>(*value)))
+        labels_.push_back(static_cast<int64_t>(*value));
+      else
+        return fmt::format("the label is '{}', no class", shown);
+    }
+    return {};
+  }
+  struct Broken {
+    Index row;
+    std::string reason;
+  };
   std::string path_;
   size_t columns_ = 0;
   std::optional<size_t> label_column_;
   std::vector<float> values_;
   std::vector<int64_t> labels_;
   std::vector<Index> lines_;
-  std::map<Index, std::string> broken_;
+  std::vector<Broken> broken_;  // in their order
   std::vector<Field> fields_;
 };
 

@@ -36,6 +36,13 @@ class Dataset {
   // Where sample i lies, for messages: "t10k-images.idx, image 7", "train.tar, n01440764/1.jpg".
   virtual std::string where(Index i) const = 0;
 
+  // The files that reading a sample reads, each time: none where samples are computed, or lie in memory since the set
+  // was opened.
+  virtual std::vector<std::string> files() const { return {}; }
+  // Compares sums that are stored of more than a sample, which reading samples does not look at. Error that names what
+  // is damaged.
+  virtual void verify() const {}
+
   Sample at(Index i) const {
     Sample sample(fields().size());
     read(i, sample);

@@ -166,6 +166,8 @@ class Decoded : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return encoded_->size(); }
   std::string where(Index i) const override { return encoded_->where(i); }
+  std::vector<std::string> files() const override { return encoded_->files(); }
+  void verify() const override { encoded_->verify(); }
   void expect(Index i) const override { encoded_->expect(i); }
   void read(Index i, Sample& into) const override {
     Tensor image = std::exchange(into.at(image_), Tensor());
@@ -175,6 +177,7 @@ class Decoded : public Dataset {
     try {
       const ImageInfo size = decoded_size(encoded, options_);
       decode_image(encoded, options_, target(into, image_, DType::u8, shape_of(size)).values<uint8_t>().data());
+      require_there(encoded.data(), encoded.size());
     } catch (const SampleError& error) {
       throw SampleError(fmt::format("{}: {}", where(i), error.what()));
     }

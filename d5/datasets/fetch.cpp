@@ -36,27 +36,27 @@ bool has_sum(const std::string& path, const std::string& checksum) {
   return checksum.empty() || file_checksum(path, checksum.substr(0, checksum.find(':'))) == checksum;
 }
 
-std::string to_do_by_hand(const std::string& folder, const std::vector<PublishedFile>& missing) {
+// A file that must be put there, because it is missing or what is there is damaged.
+struct Wanted {
+  PublishedFile file;
+  bool damaged = false;
+};
+
+std::string to_do_by_hand(const std::string& folder, const std::vector<Wanted>& wanted) {
   std::string text;
-  for (const PublishedFile& file : missing) {
+  for (const auto& [file, damaged] : wanted) {
     text += fmt::format("\n  {}/{}", folder, file.path);
     if (!file.url.empty()) text += " from " + file.url;
     if (!file.checksum.empty()) text += fmt::format(" ({})", file.checksum);
+    if (damaged) text += ", in place of the damaged one";
     if (!file.how.empty()) text += "\n    " + file.how;
   }
   return text;
 }
 
-bool is_there(const std::string& folder, const PublishedFile& file) {
-  if (fs::exists(folder + "/" + file.path)) return true;
-  for (const std::string& other : file.instead)
-    if (fs::exists(folder + "/" + other)) return true;
-  return false;
-}
-
 // `missing` begins with it; they are named where nothing can be fetched.
-void fetch_first(const std::string& name, const std::string& folder, const std::vector<PublishedFile>& missing) {
-  const PublishedFile& file = missing.front();
+void fetch_first(const std::string& name, const std::string& folder, const std::vector<Wanted>& missing) {
+  const PublishedFile& file = missing.front().file;
   if (!file.url.starts_with("https://")) throw Error("[{}] {} is fetched by HTTPS only", name, file.url);
   const std::string path = folder + "/" + file.path, part = path + ".part";
   fs::create_directories(fs::path(path).parent_path());
@@ -99,51 +99,71 @@ FileVerdict judged_packed(const std::string& path, const PublishedFile& file) {
   return verdict;
 }
 
+// Of one published file that is there, under its own name or another.
+std::vector<FileVerdict> judged_file(const std::string& folder, const PublishedFile& file, std::string path) {
+  if (path == folder + "/" + file.path && !fs::is_directory(path)) return {judged_packed(path, file)};
+  std::vector<FileVerdict> verdicts;
+  if (!file.members.empty()) {
+    std::vector<std::string> wanted;
+    for (const auto& member : file.members) wanted.push_back(member.first);
+    if (!fs::is_directory(path)) path = unpacked_folder(path, wanted, uint64_t{1} << 30);
+    for (const auto& member : file.members) {
+      const std::string one = path + "/" + member.first;
+      verdicts.push_back(fs::exists(one) ? judged(one, member.second, file.members_source)
+                                         : FileVerdict{one, false, "is not there"});
+    }
+  } else if (!file.contents.empty()) {
+    verdicts.push_back(judged(path, file.contents, "what the published file unpacks to"));
+  } else {
+    verdicts.push_back({path, true, "stands for " + file.path + "; no checksum is known of it"});
+  }
+  return verdicts;
+}
+
+// What is wrong with it; empty where it is as it should be.
+std::string damage_of(const std::string& folder, const PublishedFile& file, const std::string& path) {
+  try {
+    for (const FileVerdict& verdict : judged_file(folder, file, path))
+      if (!verdict.good) return fmt::format("{}: {}", verdict.path, verdict.note);
+  } catch (const Error& error) {  // an archive that cannot be unpacked
+    return error.what();
+  }
+  return {};
+}
+
 }  // namespace
 
 void fetch_dataset(const std::string& name, const std::string& folder,
                    const std::function<void(const std::string&)>& say) {
   const DatasetEntry& entry = registered<datasets>(name);
-  std::vector<PublishedFile> by_hand, missing;
+  std::vector<Wanted> by_hand, missing;
   for (const PublishedFile& file : entry.files) {
-    if (is_there(folder, file))
-      say(fmt::format("{}/{} is there", folder, file.path));
-    else
-      (file.url.empty() ? by_hand : missing).push_back(file);
+    const std::string path = path_of(folder, file);
+    const std::string damage = path.empty() ? "" : damage_of(folder, file, path);
+    if (!path.empty() && damage.empty()) {
+      say(fmt::format("{} is there", path));
+      continue;
+    }
+    if (!damage.empty()) say(fmt::format("damaged: {}", damage));
+    (file.url.empty() ? by_hand : missing).push_back({file, !damage.empty()});
   }
   for (; !missing.empty(); missing.erase(missing.begin())) {
-    say(fmt::format("fetching {}", missing.front().url));
+    say(fmt::format("fetching {}", missing.front().file.url));
     fetch_first(name, folder, missing);
   }
   if (!by_hand.empty())
     throw Error("[{}] cannot be fetched without you. Put there:{}", name, to_do_by_hand(folder, by_hand));
 }
 
-std::vector<FileVerdict> verify_files(const std::string& name, const std::string& folder) {
+std::vector<FileVerdict> verify_files(const std::string& name, const std::string& folder, const Attributes& options) {
+  const DatasetEntry& entry = registered<datasets>(name);
+  const std::vector<PublishedFile> needed = files_of_part(entry, options);
   std::vector<FileVerdict> verdicts;
-  for (const PublishedFile& file : registered<datasets>(name).files) {
-    std::string path;
-    try {
-      path = find_published(folder, file, name);
-    } catch (const Error& error) {
-      verdicts.push_back({folder + "/" + file.path, false, error.what()});
-      continue;
-    }
-    if (path == folder + "/" + file.path && !fs::is_directory(path)) {
-      verdicts.push_back(judged_packed(path, file));
-    } else if (!file.members.empty()) {
-      std::vector<std::string> wanted;
-      for (const auto& member : file.members) wanted.push_back(member.first);
-      if (!fs::is_directory(path)) path = unpacked_folder(path, wanted, uint64_t{1} << 30);
-      for (const auto& member : file.members) {
-        const std::string one = path + "/" + member.first;
-        verdicts.push_back(fs::exists(one) ? judged(one, member.second, file.members_source)
-                                           : FileVerdict{one, false, "is not there"});
-      }
-    } else if (!file.contents.empty()) {
-      verdicts.push_back(judged(path, file.contents, "what the published file unpacks to"));
-    } else {
-      verdicts.push_back({path, true, "stands for " + file.path + "; no checksum is known of it"});
+  for (const PublishedFile& file : entry.files) {
+    if (const std::string path = path_of(folder, file); !path.empty()) {
+      for (FileVerdict& verdict : judged_file(folder, file, path)) verdicts.push_back(std::move(verdict));
+    } else if (std::ranges::count(needed, file.path, &PublishedFile::path)) {
+      verdicts.push_back({folder + "/" + file.path, false, how_to_get(folder, file, name)});
     }
   }
   return verdicts;

@@ -11,7 +11,8 @@
 
 namespace d5 {
 
-// Fetches what is missing. Error that says which files to put where, if it cannot be done from here.
+// Fetches what is missing, and what is damaged anew. Error that says which files to put where, if it cannot be done
+// from here.
 void fetch_dataset(const std::string& name, const std::string& folder,
                    const std::function<void(const std::string&)>& say);
 
@@ -20,7 +21,9 @@ struct FileVerdict {
   bool good = true;
   std::string note;  // "md5:... as it should be (torchvision ...)", "md5:..., should be md5:..."
 };
-// Compares the files of a set with their published checksums; archives that were unpacked, member by member.
-std::vector<FileVerdict> verify_files(const std::string& name, const std::string& folder);
+// Compares the files of a set with their published checksums; archives that were unpacked, member by member. Those that
+// the options do not need (another part) may be missing.
+std::vector<FileVerdict> verify_files(const std::string& name, const std::string& folder,
+                                      const Attributes& options = {});
 
 }  // namespace d5

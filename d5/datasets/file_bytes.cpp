@@ -4,67 +4,100 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <csetjmp>
 #include <csignal>
 #include <cstring>
 #include <mutex>
 
 namespace d5 {
-namespace {
 
-// A mapped file that somebody cuts short raises SIGBUS where it is read. During copy() that becomes an error; at any
-// other place the signal means what it meant before.
-__attribute__((tls_model("initial-exec"))) thread_local sigjmp_buf* volatile copying = nullptr;
-struct sigaction signal_before;
+// A mapped file that somebody cuts short raises SIGBUS where it is read. Its handler cannot leave the code that reads,
+// which may be a library's, so it lets it go on: with zeros, up to the end of the mapping. Mappings are never freed,
+// because the handler may look at them at any time; they are used again.
+struct FileBytes::Mapping {
+  std::atomic<const uint8_t*> data{nullptr};
+  std::atomic<uint64_t> size{0};   // 0: not in use
+  std::atomic<uint64_t> there{0};  // from here on zeros stand for what cannot be read
+  std::string name;
+  Mapping* next = nullptr;
 
-void on_bus_error(int, siginfo_t*, void*) {
-  if (copying) siglongjmp(*copying, 1);
-  sigaction(SIGBUS, &signal_before, nullptr);  // the same access comes again, and meets the former handler
-}
+  static inline std::atomic<Mapping*> first{nullptr};
+  static inline std::atomic<bool> any_cut{false};
+  static inline std::mutex adding;
+  static inline struct sigaction signal_before;
+  static inline uint64_t page = 4096;
 
-void watch_bus_errors() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  bool contains(const void* address) const {
+    const auto* const byte = static_cast<const uint8_t*>(address);
+    const uint8_t* const begin = data.load();
+    const uint64_t bytes = size.load();
+    return bytes > 0 && byte >= begin && byte < begin + (bytes + page - 1) / page * page;
+  }
+  static Mapping* of(const void* address) {
+    Mapping* found = first.load();
+    while (found && !found->contains(address)) found = found->next;
+    return found;
+  }
+  static Mapping* add(const uint8_t* data, uint64_t size, const std::string& name) {
+    const std::scoped_lock lock(adding);
+    static std::once_flag once;
+    std::call_once(once, watch);
+    Mapping* free = first.load();
+    while (free && free->size.load() > 0) free = free->next;
+    if (!free) {
+      free = new Mapping;
+      free->next = first.load();
+      first.store(free);
+    }
+    free->name = name;
+    free->data.store(data);
+    free->there.store(size);
+    free->size.store(size);
+    return free;
+  }
+  static void remove(Mapping* mapping) {
+    const std::scoped_lock lock(adding);
+    mapping->size.store(0);
+  }
+  void require_there(uint64_t offset, uint64_t bytes) const {
+    std::atomic_thread_fence(std::memory_order_acquire);  // what was read was read before
+    if (offset + bytes > there.load(std::memory_order_acquire))
+      throw SampleError("[data] {}: was cut short while it was read, or the disk failed (at {}, {} bytes)", name,
+                        offset, bytes);
+  }
+
+ private:
+  static void watch() {
+    page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
     struct sigaction action {};
     action.sa_sigaction = on_bus_error;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    action.sa_flags = SA_SIGINFO;
     sigaction(SIGBUS, &action, &signal_before);
-  });
-}
-
-// False where what `read` reads of a mapped file is not there any more.
-template <class Read>
-bool is_there(Read read) {
-  sigjmp_buf back;
-  if (sigsetjmp(back, 0)) {
-    copying = nullptr;
-    return false;
   }
-  copying = &back;
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // the handler sees it before the first access
-  read();
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  copying = nullptr;
-  return true;
-}
+  static void on_bus_error(int, siginfo_t* info, void*) {
+    const int error = errno;
+    if (Mapping* const mapping = of(info->si_addr)) {
+      const uint8_t* const begin = mapping->data.load();
+      const uint64_t at = static_cast<uint64_t>(static_cast<const uint8_t*>(info->si_addr) - begin) / page * page;
+      for (uint64_t there = mapping->there.load(); at < there && !mapping->there.compare_exchange_weak(there, at);) {
+      }
+      any_cut.store(true);
+      // The call itself: sanitizers replace the function by one that is not for signal handlers.
+      const long zeros = syscall(SYS_mmap, begin + at, mapping->size.load() - at, PROT_READ,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+      errno = error;
+      if (zeros != -1) return;
+    }
+    sigaction(SIGBUS, &signal_before, nullptr);  // the same access comes again, and meets the former handler
+  }
+};
 
-// Looks at every page, so that a view is given only of what is there.
-bool touch_mapped(const uint8_t* from, size_t bytes) {
-  return is_there([&] {
-    const volatile uint8_t* const byte = from;
-    for (size_t i = 0; i < bytes; i += 4096) (void)byte[i];
-    if (bytes > 0) (void)byte[bytes - 1];
-  });
-}
-
-bool copy_mapped(void* to, const void* from, size_t bytes) {
-  return is_there([&] { std::memcpy(to, from, bytes); });
-}
+namespace {
 
 struct Descriptor {
   int number;
@@ -74,7 +107,7 @@ struct Descriptor {
 }  // namespace
 
 std::shared_ptr<const FileBytes> FileBytes::map(const std::string& path) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe would wait for its writer
   if (file.number < 0) throw Error("[data] {}: {}", path, std::strerror(errno));
   struct stat status {};
   if (fstat(file.number, &status) != 0) throw Error("[data] {}: {}", path, std::strerror(errno));
@@ -86,8 +119,7 @@ std::shared_ptr<const FileBytes> FileBytes::map(const std::string& path) {
   void* const address = mmap(nullptr, bytes->size_, PROT_READ, MAP_SHARED, file.number, 0);
   if (address == MAP_FAILED) throw Error("[data] {} cannot be mapped: {}", path, std::strerror(errno));
   bytes->data_ = static_cast<const uint8_t*>(address);
-  bytes->mapped_ = true;
-  watch_bus_errors();
+  bytes->mapping_ = Mapping::add(bytes->data_, bytes->size_, path);
   return bytes;
 }
 
@@ -101,7 +133,9 @@ std::shared_ptr<const FileBytes> FileBytes::of(std::string name, std::vector<uin
 }
 
 FileBytes::~FileBytes() {
-  if (mapped_) munmap(const_cast<uint8_t*>(data_), size_);
+  if (!mapping_) return;
+  Mapping::remove(mapping_);
+  munmap(const_cast<uint8_t*>(data_), size_);
 }
 
 void FileBytes::check_range(uint64_t offset, uint64_t bytes) const {
@@ -113,20 +147,29 @@ void FileBytes::check_range(uint64_t offset, uint64_t bytes) const {
 void FileBytes::copy(uint64_t offset, uint64_t bytes, void* to) const {
   check_range(offset, bytes);
   if (bytes == 0) return;
-  if (!mapped_)
-    std::memcpy(to, data_ + offset, bytes);
-  else if (!copy_mapped(to, data_ + offset, bytes))
-    fail_mapped(offset, bytes);
+  std::memcpy(to, data_ + offset, bytes);
+  if (mapping_) mapping_->require_there(offset, bytes);
 }
 
 void FileBytes::touch(uint64_t offset, uint64_t bytes) const {
   check_range(offset, bytes);
-  if (mapped_ && !touch_mapped(data_ + offset, bytes)) fail_mapped(offset, bytes);
+  if (!mapping_) return;
+  const volatile uint8_t* const byte = data_ + offset;
+  for (uint64_t i = 0; i < bytes; i += 4096) (void)byte[i];
+  if (bytes > 0) (void)byte[bytes - 1];
+  mapping_->require_there(offset, bytes);
 }
 
-void FileBytes::fail_mapped(uint64_t offset, uint64_t bytes) const {
-  throw SampleError("[data] {}: was cut short while it was read, or the disk failed (at {}, {} bytes)", name_, offset,
-                    bytes);
+void FileBytes::require_there(uint64_t offset, uint64_t bytes) const {
+  check_range(offset, bytes);
+  if (mapping_) mapping_->require_there(offset, bytes);
+}
+
+void require_there(const void* from, uint64_t bytes) {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!FileBytes::Mapping::any_cut.load(std::memory_order_relaxed)) return;
+  if (const FileBytes::Mapping* const mapping = FileBytes::Mapping::of(from))
+    mapping->require_there(static_cast<uint64_t>(static_cast<const uint8_t*>(from) - mapping->data.load()), bytes);
 }
 
 std::vector<uint8_t> FileBytes::range(uint64_t offset, uint64_t bytes) const {

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contents of a file: mapped, or in memory where they had to be unpacked first. Any thread may read.
+//
+// A mapped file may be cut short, or its disk may fail, while it is read. What cannot be read then reads as zeros, by
+// whoever (a decoder, a sum, a view in a user's hands), and the file keeps in mind from where on it is not there: who
+// reads in place asks require_there() afterwards. Zeros that the kernel itself gives, up to the end of the last page
+// of a file that was cut, are not noticed.
 #pragma once
 
 #include <algorithm>
@@ -33,13 +38,16 @@ class FileBytes : public std::enable_shared_from_this<FileBytes> {
   const std::string& name() const { return name_; }  // for messages
   uint64_t size() const { return size_; }
 
-  // Copies a range. SampleError where it does not lie in the file, or where the file was cut short meanwhile (which
-  // would otherwise end the process).
+  // Copies a range. SampleError where it does not lie in the file, or where the file was cut short meanwhile.
   void copy(uint64_t offset, uint64_t bytes, void* to) const;
   std::vector<uint8_t> range(uint64_t offset, uint64_t bytes) const;
   void touch(uint64_t offset, uint64_t bytes) const;  // the same errors, nothing is copied
+  // After bytes were read in place: the same errors, without looking at them again.
+  void require_there(uint64_t offset, uint64_t bytes) const;
   // Plain access, for what may be scanned in place and for views; nobody may write.
   const uint8_t* data() const { return data_; }
+  // The file that is read whenever bytes are; none where they lie in memory.
+  std::vector<std::string> files() const { return mapping_ ? std::vector{name_} : std::vector<std::string>(); }
   bool holds(uint64_t offset, uint64_t bytes) const { return offset <= size_ && bytes <= size_ - offset; }
 
   // Field `field` of a sample: copied into the tensor that is there, else a view of these bytes. Only where the stored
@@ -50,15 +58,20 @@ class FileBytes : public std::enable_shared_from_this<FileBytes> {
   }
 
  private:
+  struct Mapping;
+  friend void require_there(const void*, uint64_t);
   FileBytes() = default;
   void check_range(uint64_t offset, uint64_t bytes) const;
-  [[noreturn]] void fail_mapped(uint64_t offset, uint64_t bytes) const;
   std::string name_;
   const uint8_t* data_ = nullptr;
   uint64_t size_ = 0;
-  bool mapped_ = false;
+  Mapping* mapping_ = nullptr;
   std::vector<uint8_t> owned_;
 };
+
+// The same of bytes wherever they lie, of a view for example: SampleError where they are those of a mapped file that
+// was cut short.
+void require_there(const void* from, uint64_t bytes);
 
 // The tensor of a field to write to: the one that is there, whose type and number of elements must be right, or a new
 // one.

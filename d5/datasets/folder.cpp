@@ -55,12 +55,17 @@ class Folder : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return static_cast<Index>(files_.size()); }
   std::string where(Index i) const override { return files_.at(static_cast<size_t>(i)).path; }
+  std::vector<std::string> files() const override {
+    std::vector<std::string> all;
+    for (const File& file : files_) all.push_back(file.path);
+    return all;
+  }
 
   // Read, not mapped: files are small, and one that becomes shorter meanwhile is an error and no signal.
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
     const File& file = files_[static_cast<size_t>(i)];
-    const int number = open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int number = open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (number < 0) throw SampleError("[folder] {}: {}", file.path, std::strerror(errno));
     struct stat status {};
     size_t done = 0;

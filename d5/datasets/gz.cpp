@@ -79,6 +79,9 @@ std::vector<uint8_t> inflate_range(const std::shared_ptr<const FileBytes>& file,
   std::vector<uint8_t> found(contents);
   if (source.read(found.data(), contents) != contents)
     throw Error("[zip] {}: fewer than {} bytes are packed at {}", file->name(), contents, offset);
+  uint8_t more = 0;
+  if (source.read(&more, 1) != 0)
+    throw Error("[zip] {}: more than {} bytes are packed at {}", file->name(), contents, offset);
   return found;
 }
 

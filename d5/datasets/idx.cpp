@@ -55,11 +55,19 @@ Array read_array(const std::string& path) {
     array.bytes = file;
     if (!file->holds(array.offset, bytes))
       throw Error("[idx] {}: cut short, {} bytes of {}", path, file->size(), array.offset + bytes);
+    if (file->size() > array.offset + bytes)
+      throw Error("[idx] {}: {} bytes, {}[{}] needs {}: damaged", path, file->size(), name(array.dtype),
+                  to_string(whole), array.offset + bytes);
     return array;
   }
   std::vector<uint8_t> contents(bytes);
   const size_t found = source->read(contents.data(), bytes);
   if (found != bytes) throw Error("[idx] {}: cut short, {} bytes of {} after unpacking", path, found, bytes);
+  // The sum of what is packed lies behind it: it is looked at when more is asked for.
+  uint8_t more = 0;
+  if (source->read(&more, 1) != 0)
+    throw Error("[idx] {}: more than the {} bytes of {}[{}] are packed: damaged", path, bytes, name(array.dtype),
+                to_string(whole));
   array.bytes = FileBytes::of(path, std::move(contents));
   array.offset = 0;
   return array;
@@ -101,6 +109,7 @@ class IdxDataset : public Dataset {
     if (i >= 0 && i < values_.rows) values_.bytes->expect(values_.offset + static_cast<uint64_t>(i) * bytes, bytes);
   }
   std::string where(Index i) const override { return fmt::format("{}, sample {}", path_, i); }
+  std::vector<std::string> files() const override { return values_.bytes->files(); }
 
  private:
   void read_labels(const Array& array, const std::string& path) {

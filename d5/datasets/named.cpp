@@ -9,6 +9,15 @@
 #include "d5/datasets/file_writer.hpp"
 
 namespace d5 {
+namespace {
+
+std::vector<std::string> places_of(const PublishedFile& file) {
+  std::vector<std::string> places{file.path};
+  places.insert(places.end(), file.instead.begin(), file.instead.end());
+  return places;
+}
+
+}  // namespace
 
 std::string data_folder(const std::string& given) {
   if (!given.empty()) return given;
@@ -31,16 +40,34 @@ void require_set_or_file(const std::string& source) {
                    fmt::join(registry_names(datasets::kind), ", "));
 }
 
-std::string find_published(const std::string& folder, const PublishedFile& file, std::string_view dataset) {
-  std::vector<std::string> places{file.path};
-  places.insert(places.end(), file.instead.begin(), file.instead.end());
-  for (const std::string& place : places)
-    if (const std::string path = folder + "/" + place; std::filesystem::exists(path)) return path;
-  std::string message = fmt::format("[{}] {} is not in {}.", dataset, fmt::join(places, " or "), folder);
+std::vector<PublishedFile> files_of_part(const DatasetEntry& entry, const Attributes& options) {
+  std::string part;
+  for (const DataOption& option : entry.options)
+    if (option.name == "part") part = options.text("part", to_string(option.otherwise));
+  std::vector<PublishedFile> files;
+  for (const PublishedFile& file : entry.files)
+    if (file.part.empty() || file.part == part) files.push_back(file);
+  return files;
+}
+
+std::string path_of(const std::string& folder, const PublishedFile& file) {
+  for (const std::string& place : places_of(file))
+    if (const std::string path = folder + "/" + place; any_file(path)) return path;
+  return {};
+}
+
+std::string how_to_get(const std::string& folder, const PublishedFile& file, std::string_view dataset) {
+  std::string message = fmt::format("[{}] {} is not in {}.", dataset, fmt::join(places_of(file), " or "), folder);
   if (!file.url.empty()) message += fmt::format(" Fetch it: d5 data fetch {}, or put there {}", dataset, file.url);
   if (!file.how.empty()) message += " " + file.how;
   if (!file.checksum.empty()) message += fmt::format(" ({})", file.checksum);
-  throw Error(message);
+  return message;
+}
+
+std::string find_published(const std::string& folder, const PublishedFile& file, std::string_view dataset) {
+  const std::string path = path_of(folder, file);
+  if (path.empty()) throw Error(how_to_get(folder, file, dataset));
+  return path;
 }
 
 }  // namespace d5

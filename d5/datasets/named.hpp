@@ -23,7 +23,8 @@ struct PublishedFile {
   std::string contents;              // checksum of what it unpacks to, for files packed anew; empty: none is known
   std::string url;                   // where it is fetched from; empty: not without an account, see `how`
   std::string how;                   // in words: what to do where it cannot be fetched
-  std::vector<std::string> instead;  // other files that serve as well: the unpacked folder, another compression
+  std::vector<std::string> instead;  // what serves as well: the unpacked folder, another compression, shards (PATTERN*)
+  std::string part;                  // the value of the option `part` that needs it; empty: needed whatever that is
   std::vector<std::pair<std::string, std::string>> members;  // of an archive: name, checksum
   std::string members_source;
 };
@@ -51,7 +52,12 @@ std::shared_ptr<const Dataset> open_dataset(const std::string& name, const std::
 // UsageError with the legal names where it is neither a set nor a file, a folder or a pattern with *.
 void require_set_or_file(const std::string& source);
 
-// Where the file lies: its own path or one of `instead`. Error that names what to fetch and where to put it.
+// Those that the options need.
+std::vector<PublishedFile> files_of_part(const DatasetEntry&, const Attributes& options);
+// Where the file lies: its own path or one of `instead`, which may be a pattern. Error that names what to fetch and
+// where to put it.
 std::string find_published(const std::string& folder, const PublishedFile&, std::string_view dataset);
+std::string path_of(const std::string& folder, const PublishedFile&);  // the same; empty where it is not there
+std::string how_to_get(const std::string& folder, const PublishedFile&, std::string_view dataset);  // that Error's text
 
 }  // namespace d5

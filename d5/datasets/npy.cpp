@@ -65,7 +65,19 @@ struct Part {
   std::shared_ptr<const FileBytes> bytes;
   uint64_t offset = 0, size = 0;
   NpyHeader header;
+  std::optional<uint32_t> sum;  // CRC-32 of all of it, where one is stored
 };
+
+void check_sum(const std::string& path, const std::string& name, const Part& part) {
+  uLong sum = crc32(0, nullptr, 0);
+  std::vector<uint8_t> piece(1 << 20);
+  for (uint64_t done = 0; done < part.size; done += piece.size()) {
+    const uint64_t bytes = std::min<uint64_t>(piece.size(), part.size - done);
+    part.bytes->copy(part.offset + done, bytes, piece.data());
+    sum = crc32_z(sum, piece.data(), bytes);
+  }
+  if (sum != *part.sum) throw Error("[npz] {}: the sum of array '{}' is wrong, its bytes are damaged", path, name);
+}
 
 class NumpyDataset : public Dataset {
  public:
@@ -84,6 +96,7 @@ class NumpyDataset : public Dataset {
       if (label) field = {"label", DType::i64, Shape{}, {}};
       labels_.emplace_back();
       label_.push_back(label);
+      names_.push_back(name);
       fields_.push_back(std::move(field));
       parts_.push_back(std::move(part));
     }
@@ -99,6 +112,14 @@ class NumpyDataset : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return size_; }
   std::string where(Index i) const override { return fmt::format("{}, row {}", path_, i); }
+  std::vector<std::string> files() const override {
+    const bool any = std::ranges::any_of(parts_, [](const Part& part) { return !part.bytes->files().empty(); });
+    return any ? std::vector{path_} : std::vector<std::string>();
+  }
+  void verify() const override {
+    for (size_t p = 0; p < parts_.size(); ++p)
+      if (parts_[p].sum) check_sum(path_, names_[p], parts_[p]);
+  }
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
     for (size_t f = 0; f < fields_.size(); ++f) {
@@ -121,7 +142,8 @@ class NumpyDataset : public Dataset {
   }
   std::string path_;
   std::vector<Part> parts_;
-  std::vector<bool> label_;  // is the field one?
+  std::vector<std::string> names_;  // of the arrays
+  std::vector<bool> label_;         // is the field one?
   std::vector<std::vector<int64_t>> labels_;
   std::vector<Field> fields_;
   Index size_ = 0;
@@ -133,7 +155,7 @@ struct Npy {
   static std::vector<DataOption> options() { return {{"name", "What the field is called", "value"}}; }
   static std::shared_ptr<const Dataset> open(const std::string& path, const Attributes& options) {
     const auto bytes = FileBytes::map(path);
-    Part part{bytes, 0, bytes->size(), npy_header(*bytes, 0, bytes->size())};
+    Part part{bytes, 0, bytes->size(), npy_header(*bytes, 0, bytes->size()), {}};
     std::vector<std::pair<std::string, Part>> parts{{options.text("name", "value"), std::move(part)}};
     return std::make_shared<NumpyDataset>(path, std::move(parts), 0);
   }
@@ -161,6 +183,7 @@ constexpr uint32_t end_mark = 0x06054b50, end64_mark = 0x06064b50, locator_mark 
 struct ZipEntry {
   std::string name;
   uint64_t header = 0, packed = 0, size = 0;
+  uint32_t sum = 0;  // CRC-32 of what is unpacked
   uint16_t method = 0;
 };
 
@@ -182,6 +205,7 @@ class ZipDirectory {
       if (number<uint32_t>(at) != entry_mark) fail("its directory");
       ZipEntry entry;
       entry.method = number<uint16_t>(at + 10);
+      entry.sum = number<uint32_t>(at + 16);
       entry.packed = number<uint32_t>(at + 20);
       entry.size = number<uint32_t>(at + 24);
       entry.header = number<uint32_t>(at + 42);
@@ -206,7 +230,9 @@ class ZipDirectory {
   template <class T>
   T number(uint64_t at) const {
     if (!file_->holds(at, sizeof(T))) fail("its directory");
-    return load_little<T>(file_->data() + at);
+    std::array<uint8_t, sizeof(T)> found;
+    file_->copy(at, found.size(), found.data());
+    return load_little<T>(found.data());
   }
   [[noreturn]] void fail(const std::string& what) const {
     throw Error("[npz] {} is no zip file, or cut short: {} is broken", file_->name(), what);
@@ -246,10 +272,12 @@ struct Npz {
     for (const ZipEntry& entry : directory.entries()) {
       if (!entry.name.ends_with(".npy")) continue;
       const uint64_t begin = directory.contents(entry);
-      Part part{file, begin, entry.size, {}};
+      Part part{file, begin, entry.size, {}, entry.sum};
       if (entry.method == 8) {
         part.bytes = FileBytes::of(path + ":" + entry.name, inflate_range(file, begin, entry.packed, entry.size));
         part.offset = 0;
+        check_sum(path, entry.name, part);
+        part.sum.reset();
       } else if (entry.method != 0) {
         throw Error("[npz] {}: '{}' is packed by method {}; legal: stored, deflated", path, entry.name, entry.method);
       }
@@ -408,7 +436,14 @@ NpyHeader npy_header(const FileBytes& file, uint64_t offset, uint64_t size) {
   if (code == codes.end()) throw SampleError("[npy] {}: elements of type {}'", place, std::string(type));
   header.dtype = code->second;
   header.swapped = type[1] == '>' && bits(header.dtype) > 8;
-  header.shape = Shape(sizes_of(shape, place));
+  try {
+    header.shape = Shape(sizes_of(shape, place));
+    header.contents();
+  } catch (const SampleError&) {
+    throw;
+  } catch (const Error& error) {  // sizes below zero, or larger than any memory
+    throw SampleError("[npy] {}: {}", place, error.what());
+  }
   if (order.starts_with("True") && header.shape.rank() > 1)
     throw SampleError("[npy] {}: lies in Fortran's order; save np.ascontiguousarray(x)", place);
   if (header.contents() > size - header.bytes)

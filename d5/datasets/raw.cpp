@@ -41,6 +41,7 @@ class Raw : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return samples_; }
   std::string where(Index i) const override { return fmt::format("{}, sample {}", file_->name(), i); }
+  std::vector<std::string> files() const override { return file_->files(); }
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
     const uint64_t at = data_ + static_cast<uint64_t>(i) * record_;
@@ -63,7 +64,7 @@ class Raw : public Dataset {
     samples_ = header.at("samples").get<Index>();
     for (const Json& one : header.at("fields")) {
       Field field{one.at("name").get<std::string>(),
-                  parse_dtype(one.at("dtype").get<std::string>()),
+                  stored_dtype(one.at("dtype").get<std::string>()),
                   Shape(one.at("shape").get<std::vector<Index>>()),
                   {}};
       if (one.contains("classes")) field.classes = one.at("classes").get<Index>();

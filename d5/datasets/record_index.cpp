@@ -66,6 +66,12 @@ bool is_of(const FileBytes& bytes, const Stamp& stamp) {
 
 }  // namespace
 
+std::vector<std::string> files_of(const FileBytes& archive, const RecordIndex& index) {
+  std::vector<std::string> files = archive.files();
+  for (std::string& file : index.files()) files.push_back(std::move(file));
+  return files;
+}
+
 std::shared_ptr<const RecordIndex> RecordIndex::of(const std::string& archive, bool keep,
                                                    const std::function<Contents()>& pass) {
   const Stamp stamp = stamp_of(archive);
@@ -91,7 +97,7 @@ std::shared_ptr<const RecordIndex> RecordIndex::of(const std::string& archive, b
       FileWriter file(place);
       file.write(bytes.data(), bytes.size());
       file.commit();
-      break;
+      return std::shared_ptr<RecordIndex>(new RecordIndex(FileBytes::map(place)));
     } catch (const Error&) {  // a folder that is not ours; the next place, or none
     }
   }
@@ -129,7 +135,9 @@ RecordIndex::RecordIndex(std::shared_ptr<const FileBytes> bytes) : bytes_(std::m
 
 uint64_t RecordIndex::number(uint64_t at) const {
   if (!bytes_->holds(at, 8)) throw Error("[index] {}: broken", bytes_->name());
-  return load_little<uint64_t>(bytes_->data() + at);
+  const auto found = load_little<uint64_t>(bytes_->data() + at);
+  bytes_->require_there(at, 8);
+  return found;
 }
 
 RecordIndex::Range RecordIndex::range(Index i, size_t field) const {
@@ -147,7 +155,8 @@ std::string RecordIndex::name(Index i) const {
   const bool last = static_cast<uint64_t>(i) + 1 == samples_;
   const uint64_t end = last ? names_bytes_ : number(starts_ + static_cast<uint64_t>(i) * 8 + 8);
   if (start > end || end > names_bytes_) throw Error("[index] {}: broken", bytes_->name());
-  return {reinterpret_cast<const char*>(bytes_->data() + names_ + start), end - start};
+  const std::vector<uint8_t> name = bytes_->range(names_ + start, end - start);
+  return {name.begin(), name.end()};
 }
 
 }  // namespace d5

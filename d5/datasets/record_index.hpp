@@ -40,6 +40,7 @@ class RecordIndex {
   int64_t label(Index i) const;
   int64_t largest_label() const { return largest_label_; }
   std::string name(Index i) const;
+  std::vector<std::string> files() const { return bytes_->files(); }
 
  private:
   explicit RecordIndex(std::shared_ptr<const FileBytes>);  // Error where it is no whole index
@@ -49,5 +50,8 @@ class RecordIndex {
   uint64_t samples_ = 0, ranges_ = 0, labels_ = 0, starts_ = 0, names_ = 0, names_bytes_ = 0;
   int64_t largest_label_ = -1;
 };
+
+// An archive and its index: what reading a sample reads.
+std::vector<std::string> files_of(const FileBytes& archive, const RecordIndex&);
 
 }  // namespace d5

@@ -77,6 +77,7 @@ class Tar : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return index_->size(); }
   std::string where(Index i) const override { return fmt::format("{}, {}", file_->name(), index_->name(i)); }
+  std::vector<std::string> files() const override { return files_of(*file_, *index_); }
 
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
@@ -231,7 +232,9 @@ struct Tars {
       if (file.ends_with(".d5index")) continue;
       if (file.ends_with(".gz") || file.ends_with(".tgz") || file.ends_with(".xz"))
         throw UsageError("[tar] {} is packed, which allows no reading in any order; unpack it: gunzip or unxz", file);
-      shards.push_back(std::make_shared<Tar>(file, labels, o.integer("classes", 0), o.flag("index", true)));
+      shards.push_back(open_named("tar", file, [&] {
+        return std::make_shared<Tar>(file, labels, o.integer("classes", 0), o.flag("index", true));
+      }));
     }
     return joined(std::move(shards));
   }

@@ -25,6 +25,7 @@ class TextBytes : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return size_; }
   std::string where(Index i) const override { return fmt::format("{}, byte {}", text_->name(), i * stride_); }
+  std::vector<std::string> files() const override { return text_->files(); }
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
     const auto at = static_cast<uint64_t>(i * stride_);
@@ -49,10 +50,12 @@ class TextLines : public Dataset {
       at = std::find(at, end, uint8_t{'\n'});
       if (at < end) ++at;
     }
+    text_->require_there(0, text_->size());
   }
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return static_cast<Index>(starts_.size()); }
   std::string where(Index i) const override { return fmt::format("{}:{}", text_->name(), i + 1); }
+  std::vector<std::string> files() const override { return text_->files(); }
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
     const auto n = static_cast<size_t>(i);

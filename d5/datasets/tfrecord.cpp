@@ -141,6 +141,7 @@ class TfRecord : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return index_->size(); }
   std::string where(Index i) const override { return fmt::format("{}, record {}", file_->name(), i); }
+  std::vector<std::string> files() const override { return files_of(*file_, *index_); }
 
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
@@ -152,6 +153,7 @@ class TfRecord : public Dataset {
     const Bytes bytes = record(i);
     try {
       read_example(bytes, into, i);
+      file_->require_there(static_cast<uint64_t>(bytes.data() - file_->data()), bytes.size());
     } catch (const SampleError& error) {
       throw SampleError(fmt::format("{}: {}", where(i), error.what()));
     }
@@ -184,8 +186,10 @@ class TfRecord : public Dataset {
     if (range.size > file_->size()) throw SampleError("[tfrecord] {}: the index is of another file", where(i));
     file_->touch(range.offset, range.size + 4);
     const Bytes bytes(file_->data() + range.offset, range.size);
-    if (check_ && masked(crc32c(bytes.data(), bytes.size())) != load_little<uint32_t>(bytes.data() + bytes.size()))
+    if (check_ && masked(crc32c(bytes.data(), bytes.size())) != load_little<uint32_t>(bytes.data() + bytes.size())) {
+      file_->require_there(range.offset, range.size + 4);
       throw SampleError("[tfrecord] {}: its sum is wrong, the bytes are damaged", where(i));
+    }
     return bytes;
   }
 
@@ -193,7 +197,9 @@ class TfRecord : public Dataset {
   void describe_first() {
     for (Index i = 0;; ++i) {
       try {
-        return describe(record(i));
+        const Bytes bytes = record(i);
+        describe(bytes);
+        return file_->require_there(static_cast<uint64_t>(bytes.data() - file_->data()), bytes.size());
       } catch (const SampleError&) {
         if (i + 1 >= std::min<Index>(index_->size(), most_damaged)) throw;
         fields_.clear();
@@ -217,7 +223,7 @@ class TfRecord : public Dataset {
         for_each_number<int64_t>(feature.list, [&](int64_t n) { sizes.push_back(n); });
         shapes[of] = Shape(std::move(sizes));
       } else if (const std::string what = ends(name, "/dtype"); !what.empty() && feature.kind == 1) {
-        types[what] = parse_dtype(text_of(single_bytes(feature)));
+        types[what] = stored_dtype(text_of(single_bytes(feature)));
       }
     });
     bool known = false;
@@ -386,8 +392,10 @@ struct TfRecords {
     std::vector<std::shared_ptr<const Dataset>> shards;
     for (const std::string& file : matching_files(path))
       if (!file.ends_with(".d5index"))
-        shards.push_back(std::make_shared<TfRecord>(file, names(o), format == "example", o.flag("check", true),
-                                                    o.flag("index", true)));
+        shards.push_back(open_named("tfrecord", file, [&] {
+          return std::make_shared<TfRecord>(file, names(o), format == "example", o.flag("check", true),
+                                            o.flag("index", true));
+        }));
     return joined(std::move(shards));
   }
   static void write(const Dataset& dataset, const std::string& path, const Attributes& o) {

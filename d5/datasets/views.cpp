@@ -20,6 +20,8 @@ class Renumbered : public Dataset {
     if (i >= 0 && i < size()) data_->expect(below(i));
   }
   std::string where(Index i) const override { return data_->where(checked(i)); }
+  std::vector<std::string> files() const override { return data_->files(); }
+  void verify() const override { data_->verify(); }
 
  protected:
   virtual Index below(Index i) const = 0;
@@ -75,6 +77,8 @@ class Mapped final : public Dataset {
   Index size() const override { return data_->size(); }
   void read(Index i, Sample& into) const override { change_(i, data_->at(i), into); }
   std::string where(Index i) const override { return data_->where(i); }
+  std::vector<std::string> files() const override { return data_->files(); }
+  void verify() const override { data_->verify(); }
 
  private:
   DatasetPointer data_;
@@ -102,6 +106,8 @@ class Batched final : public Dataset {
     }
   }
   std::string where(Index b) const override { return fmt::format("batch {} from {}", b, data_->where(b * batch_)); }
+  std::vector<std::string> files() const override { return data_->files(); }
+  void verify() const override { data_->verify(); }
 
  private:
   DatasetPointer data_;
@@ -117,6 +123,8 @@ class CachedView final : public Cached {
   const std::vector<Field>& fields() const override { return data_->fields(); }
   Index size() const override { return data_->size(); }
   std::string where(Index i) const override { return data_->where(i); }
+  std::vector<std::string> files() const override { return data_->files(); }
+  void verify() const override { data_->verify(); }
   CacheCounts counts() const override {
     const std::lock_guard lock(mutex_);
     return counts_;

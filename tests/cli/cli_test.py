@@ -149,6 +149,12 @@ class Cli(unittest.TestCase):
         broken = d5("data", "verify", self.write("points.csv", "1,2,0\n3,x,1\n"))
         self.assertEqual(broken.returncode, 1)
         self.assertIn("points.csv:2", broken.stdout)
+        empty_array = b"\x93NUMPY\x01\x00\x39\x00{'descr': '|u1', 'fortran_order': False, 'shape': (0, 3)}"
+        for name, contents in (("e.tfrecord", b""), ("e.tar", bytes(1024)), ("e.bin", b""), ("e.idx", bytes([0, 0, 8, 1, 0, 0, 0, 0])),
+                               ("e.npy", empty_array), ("e.csv", b""), ("e.npz", b"PK\x05\x06" + bytes(18))):
+            path = self.folder / name
+            path.write_bytes(contents)
+            self.refused(d5("data", "verify", str(path)), name, "no", status=1)
         missing = d5("data", "info", "mnist", "--data", str(self.folder))
         self.refused(missing, "https://", str(self.folder), "f68b3c2dcbeaaa9fbdd348bbdeb94873", status=1)
         self.refused(d5("data", "info", "mnits"), "mnist")

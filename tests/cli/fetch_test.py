@@ -92,6 +92,30 @@ class Fetch(unittest.TestCase):
         self.assertEqual(self.fetch("mnist").returncode, 0)
         self.assertEqual(len(Files.asked), asked)
 
+    @unittest.skipUnless((DATA / "mnist" / NAMES[0]).exists(), "D5_DATA has no mnist")
+    def test_a_damaged_file_is_fetched_anew(self):
+        Files.contents = {name: (DATA / "mnist" / name).read_bytes() for name in NAMES}
+        (self.folder / "mnist").mkdir()
+        for name in NAMES:
+            (self.folder / "mnist" / name).write_bytes(Files.contents[name])
+        cut = self.folder / "mnist" / NAMES[3]
+        cut.write_bytes(Files.contents[NAMES[3]][:1000])
+        kept, Files.contents = Files.contents, {}
+        result = self.fetch("mnist")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(f"damaged: {cut}", result.stderr)
+        self.assertIn("in place of the damaged one", result.stderr)
+        Files.contents = kept
+        result = self.fetch("mnist")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual({name for name, _ in Files.asked}, {NAMES[3]})
+        self.assertEqual(cut.read_bytes(), kept[NAMES[3]])
+
+    def test_what_is_computed_needs_no_fetching(self):
+        result = self.fetch("generated-images")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("nothing to fetch", result.stdout)
+
     def test_a_wrong_file_is_not_kept(self):
         Files.contents = {name: b"not what was published" for name in NAMES}
         result = self.fetch("mnist")

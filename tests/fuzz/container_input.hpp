@@ -35,6 +35,10 @@ class MemoryFile {
 inline void read_everything(const std::string& container, const std::string& path, const Attributes& options) {
   try {
     const auto set = open_container(container, path, options);
+    try {
+      set->verify();
+    } catch (const Error&) {
+    }
     for (Index i = 0; i < std::min<Index>(set->size(), 200); ++i) {
       try {
         uint64_t sum = 0;

@@ -4,6 +4,7 @@
 reads but does not write. What this build of d5 cannot write is left out. Usage: make_seeds.py D5 FOLDER"""
 import gzip
 import io
+import lzma
 import os
 import struct
 import subprocess
@@ -33,6 +34,9 @@ def written_by_d5(folder):
         if subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0:
             with open(path, "rb") as file:
                 seed(target, name, file.read())
+    subprocess.run([d5, "data", "info", os.path.join(folder, "tar"), "--container", "tar"], stdout=subprocess.DEVNULL)
+    with open(os.path.join(folder, "tar.d5index"), "rb") as file:
+        seed("index", "made", file.read())
     for kind in ("jpeg", "png", "raw"):
         path = os.path.join(folder, "pictures-" + kind)
         command = [d5, "data", "convert", "generated-images", path, "--to", "folder", "--first", "1", "--to-option",
@@ -90,3 +94,5 @@ seed("npy", "packed", zipped(zipfile.ZIP_DEFLATED))
 seed("tar", "gnu", tarred(tarfile.GNU_FORMAT))
 seed("tar", "pax", tarred(tarfile.PAX_FORMAT))
 seed("picture", "palette", palette())
+seed("packed", "gz", gzip.compress(tarred(tarfile.GNU_FORMAT), mtime=0))
+seed("packed", "xz", lzma.compress(tarred(tarfile.PAX_FORMAT)))

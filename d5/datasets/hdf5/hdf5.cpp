@@ -122,6 +122,7 @@ class Hdf5 : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return size_; }
   std::string where(Index i) const override { return fmt::format("{}, sample {}", path_, i); }
+  std::vector<std::string> files() const override { return {path_}; }
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
     for (size_t f = 0; f < fields_.size(); ++f) {

@@ -79,6 +79,7 @@ class Lmdb : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   Index size() const override { return static_cast<Index>(values_.size()); }
   std::string where(Index i) const override { return fmt::format("{}, record {}", file_->name(), i); }
+  std::vector<std::string> files() const override { return file_->files(); }
   void read(Index i, Sample& into) const override {
     check_index(*this, i);
     try {
@@ -88,6 +89,7 @@ class Lmdb : public Dataset {
         throw SampleError("[lmdb] a picture of [{}], the first one is [{}]", to_string(shape),
                           to_string(*fields_[0].shape));
       give_copy(into, 0, DType::u8, shape, one.data.data());
+      file_->require_there(values_[static_cast<size_t>(i)].offset, values_[static_cast<size_t>(i)].size);
       give_label(into, 1, one.label, *this, i);
     } catch (const SampleError& error) {
       throw SampleError(fmt::format("{}: {}", where(i), error.what()));
@@ -97,7 +99,7 @@ class Lmdb : public Dataset {
  private:
   Datum datum(Index i) const {
     const LmdbValue& value = values_[static_cast<size_t>(i)];
-    file_->touch(value.offset, value.size);
+    file_->touch(value.offset, value.size);  // before its numbers are believed
     return parse({file_->data() + value.offset, value.size});
   }
   static Shape shape_of(const Datum& datum) {

@@ -39,6 +39,7 @@ class Walk {
     if (head_.flags & 4) fail("keys with several values are not read");
     if (head_.root == no_page) return;
     descend(head_.root, 0);
+    file.require_there(0, file.size());
   }
   std::vector<LmdbValue> values;
 

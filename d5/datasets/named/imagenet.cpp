@@ -31,7 +31,8 @@ struct ImageNet {
       files[i].checksum = "md5:" + sums[i].second;
       files[i].source = "torchvision, datasets/imagenet.py";
       files[i].how = fmt::format(fmt::runtime(how), part, part, part == "val" ? "validation" : part);
-      files[i].instead = {"imagenet/" + part};
+      files[i].instead = {"imagenet/" + part, "imagenet/" + tar_shards(part), "imagenet/" + record_shards(part)};
+      files[i].part = part;
     }
     return files;
   }
@@ -44,9 +45,9 @@ struct ImageNet {
       throw UsageError("[imagenet] layout is '{}'; legal: auto, folder, tar, tfrecord", layout);
     std::shared_ptr<const Dataset> found;
     if (wants("folder") && std::filesystem::is_directory(root + part)) found = open_container("folder", root + part);
-    if (!found && wants("tar") && any_file(root + part + "*.tar"))
-      found = open_container("tar", root + part + "*.tar", {{"classes", int64_t{1000}}});
-    const std::string records = root + (part == "val" ? "validation" : part) + "-*-of-*[0-9]";
+    if (!found && wants("tar") && any_file(root + tar_shards(part)))
+      found = open_container("tar", root + tar_shards(part), {{"classes", int64_t{1000}}});
+    const std::string records = root + record_shards(part);
     if (!found && wants("tfrecord") && any_file(records))
       found = open_container("tfrecord", records, {{"first-class", int64_t{1}}, {"classes", int64_t{1000}}});
     if (!found) {
@@ -59,12 +60,9 @@ struct ImageNet {
   }
 
  private:
-  static bool any_file(const std::string& pattern) {
-    try {
-      return !matching_files(pattern).empty();
-    } catch (const Error&) {
-      return false;
-    }
+  static std::string tar_shards(const std::string& part) { return part + "*.tar"; }
+  static std::string record_shards(const std::string& part) {
+    return (part == "val" ? "validation" : part) + "-*-of-*[0-9]";
   }
 };
 

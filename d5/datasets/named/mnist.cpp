@@ -20,6 +20,7 @@ std::vector<PublishedFile> idx_files(const std::string& folder, const std::strin
     file.contents = "md5:" + unpacked_md5[i];
     file.url = url + names[i] + ".gz";
     file.instead = {folder + "/" + names[i]};
+    file.part = i < 2 ? "train" : "test";
     files.push_back(std::move(file));
   }
   return files;

@@ -218,6 +218,51 @@ TEST(DataBench, EveryEpochOfASmallSetIsCold) {
   }
 }
 
+TEST(DataBench, WhatLiesInMemoryIsNotCold) {
+  const Folder folder;
+  const std::string path = folder.path + "/x-images-idx3-ubyte.gz";
+  write_container("idx", *generate("generated-images", {{"size", int64_t{32}}}), path);
+  const Json fields = small_case({{"dataset", path}, {"cache", "cold"}, {"batch", 8}});
+  const Outcome outcome = bench_of(fields).open(fields)->prepare(Depth::measure);
+  EXPECT_EQ(outcome.status, "unsupported");
+  EXPECT_THAT(outcome.reason, HasSubstr("unpacked into memory"));
+  const DataSource source = open_data_source(fields);
+  EXPECT_TRUE(source.files.empty());
+  EXPECT_EQ(source.named, std::vector{path});
+}
+
+// Of a file of many samples the case takes a few: what one takes in the file is that of all.
+TEST(DataBench, AFewSamplesOfAFileAreNotAllOfIt) {
+  const Folder folder;
+  const std::string path = folder.path + "/x.bin";
+  write_container("cifar", *generate("generated-images", {{"size", int64_t{640}}, {"channels", int64_t{3}}}), path);
+  const DataSource source = open_data_source(small_case({{"dataset", path}, {"samples", 20}}));
+  EXPECT_EQ(source.data->size(), 20);
+  EXPECT_EQ(source.in_files, 640);
+}
+
+TEST(DataBench, AColdCaseThatReadNothingHasNoSpeed) {
+  const Json fields = small_case({{"cache", "cold"}, {"batch", 10}});
+  CaseResult result{.fields = fields};
+  result.status = "passed";
+  result.prepared = {Json{{"data", {{"batch", 10}, {"sample_bytes", 100}}}}};
+  result.samples = {.time_s = {1, 1}, .start_s = {0, 1}, .launch = {0, 0}, .round = {0, 0}};
+  const auto record = [&](Json probe) {
+    probe.update(Json{{"samples", 20}, {"batches", 2}, {"samples_per_s", 100.0}, {"bytes_needed", 2000.0}});
+    probe["sample_file_bytes"] = 100;
+    result.probes = {probe};
+    return bench_of(fields).record(result);
+  };
+  EXPECT_EQ(record({{"bytes_from_storage", 2000.0}}).status, "passed");
+  const Record nothing = record({{"bytes_from_storage", 0.0}});
+  EXPECT_EQ(nothing.status, "failed");
+  EXPECT_THAT(nothing.reason, HasSubstr("not cold"));
+  EXPECT_TRUE(nothing.samples.time_s.empty());
+  const Record untold = record({});
+  EXPECT_EQ(untold.status, "passed");
+  EXPECT_THAT(untold.warnings, testing::Contains(HasSubstr("does not tell")));
+}
+
 TEST(DataBench, RefusesWrongFields) {
   EXPECT_THROW(small_case({{"decoder", "jpeg"}}), FieldError);
   EXPECT_THROW(small_case({{"store", "tar"}, {"decoder", "gif"}}), FieldError);

@@ -123,6 +123,41 @@ TEST(NamedSets, ImageNetInThreeLayouts) {
   }
 }
 
+TEST(NamedSets, OnlyWhatThePartNeedsMustBeThere) {
+  const TemporaryFolder folder;
+  const auto bad = [&](const std::string& name, const Attributes& options) {
+    const std::vector<FileVerdict> all = verify_files(name, folder.path(), options);
+    return std::ranges::count(all, false, &FileVerdict::good);
+  };
+  write_container("folder", pictures(4, {3, 8, 8}, 2), folder / "made", {{"format", "raw"}});
+  const auto encoded = open_container("folder", folder / "made");
+  write_container("tar", *encoded, folder / "imagenet/train-000.tar");
+  write_container("tfrecord", *encoded, folder / "imagenet/validation-00000-of-00001", {{"first-class", int64_t{1}}});
+  EXPECT_EQ(bad("imagenet", {}), 0);
+  EXPECT_EQ(bad("imagenet", {{"part", "val"}}), 0);
+  std::filesystem::remove(folder / "imagenet/train-000.tar");
+  EXPECT_EQ(bad("imagenet", {}), 1);
+  EXPECT_EQ(bad("imagenet", {{"part", "val"}}), 0);
+  EXPECT_EQ(bad("mnist", {{"part", "test"}}), 2);
+}
+
+TEST(NamedSets, TellTheFilesThatTheyRead) {
+  const TemporaryFolder folder;
+  const InMemory photos = pictures(4, {3, 40, 50}, 2);
+  write_container("folder", photos, folder / "imagenet/train", {{"format", "raw"}});
+  const auto from_folder = open_dataset("imagenet", folder.path());
+  EXPECT_EQ(from_folder->files().size(), 4u);
+  write_container("tar", *open_container("folder", folder / "imagenet/train"), folder / "imagenet/train-000.tar");
+  const std::string tar = folder / "imagenet/train-000.tar";
+  const auto from_tar = open_dataset("imagenet", folder.path(), {{"layout", "tar"}});
+  EXPECT_EQ(from_tar->files(), (std::vector<std::string>{tar, tar + ".d5index"}));
+  EXPECT_EQ(open_dataset("imagenet", folder.path(), {{"layout", "tar"}})->files(), from_tar->files());
+  write_container("idx", pictures(3, {1, 4, 4}, 2), folder / "x-images-idx3-ubyte");
+  write_container("idx", pictures(3, {1, 4, 4}, 2), folder / "y-images-idx3-ubyte.gz");
+  EXPECT_EQ(open_container("idx", folder / "x-images-idx3-ubyte")->files().size(), 1u);
+  EXPECT_TRUE(open_container("idx", folder / "y-images-idx3-ubyte.gz")->files().empty());
+}
+
 TEST(NamedSets, MissingFilesSayWhatToFetchAndWhere) {
   const TemporaryFolder folder;
   for (const std::string& name : registry_names(datasets::kind)) {
