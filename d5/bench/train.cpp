@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "d5/bench/data_case.hpp"
 #include "d5/bench/meters.hpp"
@@ -36,10 +37,15 @@ auto as_field(const std::string& name, Act act) {
 
 Metric plain(const std::string& unit, double value) { return {.unit = unit, .median = value, .ci95 = {}}; }
 
+// What is not finite came as null: a perplexity is beyond all numbers long before its loss is.
+double number_from(const Json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
 void add_quality(const Json& training, const std::string& part, Record& record) {
   const std::string quality = training.at("quality");
   const Json& of_part = training.at(part);
-  Metric metric = plain(quality == "rmse" ? "" : "1", of_part.at(quality));
+  Metric metric = plain(quality == "rmse" ? "" : "1", number_from(of_part.at(quality)));
   metric.n = of_part.at("samples");
   metric.n_eff = static_cast<double>(metric.n);
   // The samples are fixed; what is random is which ones they are. Runs differ, too: over seeds see the summary.
@@ -48,17 +54,25 @@ void add_quality(const Json& training, const std::string& part, Record& record) 
     metric.ci95 = {interval.low, interval.high};
   }
   record.metrics.emplace_back(part + "_" + quality, metric);
-  record.metrics.emplace_back(part + "_loss", plain("1", of_part.at("loss")));
+  record.metrics.emplace_back(part + "_loss", plain("1", number_from(of_part.at("loss"))));
 }
 
 // The time of a step is a median; samples/s is what was trained on by the time that took, however uneven steps are.
-// With several ranks it is the time of the slowest (train_session.cpp).
+// With several ranks it is the time of the slowest (train_session.cpp). One step alone has no interval.
 void add_speed(const Json& details, const Json& training, Record& record) {
   const std::vector<double> seconds = details.value("step_seconds", std::vector<double>()),
                             samples = details.value("step_samples", std::vector<double>());
   const Json timed = training.value("timed", Json::object());
   const double whole = training["step"]["whole_s"].get<double>() * timed.value("steps", 0.0);
-  if (seconds.empty() || samples.size() != seconds.size() || !(whole > 0)) return;
+  if (samples.size() != seconds.size() || !(whole > 0)) return;
+  if (seconds.empty() && timed["steps"] == 1) {
+    record.metrics.emplace_back("step_time", Metric{.unit = "s", .median = whole, .ci95 = {}, .n = 1, .n_eff = 1});
+    record.metrics.emplace_back(
+        "throughput",
+        Metric{
+            .unit = "samples/s", .median = timed.at("samples").get<double>() / whole, .ci95 = {}, .n = 1, .n_eff = 1});
+  }
+  if (seconds.empty()) return;
   const Summary time = summarize(seconds);
   Metric step{.unit = "s", .median = time.median, .ci95 = {}, .n = time.n, .n_eff = time.n_eff};
   if (time.ci95) step.ci95 = {time.ci95->low, time.ci95->high};
@@ -181,7 +195,7 @@ class TrainBench final : public Bench {
     if (training.contains("seconds_to_target")) {
       record.metrics.emplace_back("time_to_target", plain("s", training["seconds_to_target"]));
       record.metrics.emplace_back("epochs_to_target", plain("1", training["epochs_to_target"]));
-    } else if (target != 0) {
+    } else if (target != 0 && !record.details.value("shortened", false)) {
       const std::string quality = training["quality"];
       record.warnings.push_back(fmt::format("the target was never reached: test {} {:.4g} after {} steps, {:g} wanted",
                                             quality, training["test"][quality].get<double>(),
@@ -249,6 +263,14 @@ class TrainBench final : public Bench {
     if (fields.at("device") != "cpu") throw FieldError("device", "[train] several ranks train on the host; legal: cpu");
   }
 
+  // Training and test must be normalised alike, and an export has it inside.
+  static void check_augmentations(const Json& fields) {
+    const auto steps = as_field("augment", [&] { return parse_augmentations(fields.at("augment")); });
+    if (std::ranges::any_of(steps, [](const AugmentationStep& step) { return step.name == "normalise"; }))
+      throw FieldError("augment",
+                       "[train] augment: normalise is no augmentation of the training set alone; use --normalise");
+  }
+
   static void check_values(const Json& fields) {
     for (const auto& [name, least] : std::initializer_list<std::pair<const char*, Index>>{{"batch", 1},
                                                                                           {"epochs", 1},
@@ -277,12 +299,16 @@ class TrainBench final : public Bench {
                                    discriminator, task_of_case(fields)));
     if (two) as_field("discriminator", [&] { return own_parameters(discriminator).size(); });
     as_field("sampler", [&] { return registered<samplers>(fields.at("sampler").get<std::string>()).about; });
-    as_field("optimizer", [&] { return complete_optimizer_values(optimizer_of(fields)); });
+    // One whose module is off is unsupported when the case is run; it says nothing of its values before.
+    if (!why_no_optimizer(fields))
+      as_field("optimizer", [&] { return complete_optimizer_values(optimizer_of(fields)); });
     as_field("schedule", [&] { return schedule_of(fields).name; });
-    as_field("augment", [&] { return parse_augmentations(fields.at("augment")).size(); });
+    check_augmentations(fields);
     as_field("normalise", [&] { return normalisation_of(fields).mean; });
     if (fields.at("resume").get<bool>() && fields.at("checkpoint") == "")
       throw FieldError("resume", "[train] resume: there is nothing to go on from without --checkpoint FOLDER");
+    if (fields.at("every").get<Index>() > 0 && fields.at("checkpoint") == "")
+      throw FieldError("every", "[train] every: nothing is written without --checkpoint FOLDER");
     if (fields.at("from_ranks").get<Index>() > 0 && !fields.at("resume").get<bool>())
       throw FieldError("from_ranks", "[train] from_ranks: only --resume goes on from a checkpoint");
     if (fields.at("restarts").get<Index>() > 0 && fields.at("checkpoint") == "")
@@ -304,8 +330,9 @@ class TrainBench final : public Bench {
       throw FieldError("trajectory",
                        "[train] trajectory: one that is resumed has no beginning to compare; leave out "
                        "--resume or --trajectory");
-    if (!(fields.at("price").get<double>() >= 0))
-      throw FieldError("price", fmt::format("[train] price is {}; 0 and more are legal", fields["price"].dump()));
+    for (const char* name : {"price", "time_limit"})
+      if (!(fields.at(name).get<double>() >= 0))
+        throw FieldError(name, fmt::format("[train] {} is {}; 0 and more are legal", name, fields[name].dump()));
     const std::string file = fields.at("export");
     if (!file.empty() && !file.ends_with(".onnx") && !file.ends_with(".npz"))
       throw FieldError("export",

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "d5/backends/backend.hpp"
 #include "d5/bench/data_case.hpp"
 #include "d5/bench/net_case.hpp"
 #include "d5/bench/train_data.hpp"
@@ -21,7 +22,6 @@
 #include "d5/networks/network.hpp"
 
 namespace d5 {
-namespace {
 
 Graph bare_network(const Json& fields, const std::string& network, Index samples, Mode mode) {
   if (is_file(network)) {
@@ -37,6 +37,8 @@ Graph bare_network(const Json& fields, const std::string& network, Index samples
   return build_network(network, attributes_from_json(own), samples, parse_dtype(fields.at("dtype").get<std::string>()),
                        mode);
 }
+
+namespace {
 
 // Who computes and who updates, not what is learned from what.
 constexpr std::array may_differ_in_a_trajectory{"backend", "device", "threads", "optimizer",     "dtype",
@@ -184,6 +186,15 @@ std::string named_values_text(const Json& value) {
 OptimizerSettings optimizer_of(const Json& fields) {
   const NamedValues given = parse_named_values(fields.at("optimizer"));
   return {given.name, typed_values(given, optimizer_parameters(given.name), "[" + given.name + "]")};
+}
+
+std::optional<std::string> why_no_optimizer(const Json& fields) {
+  const std::string name = parse_named_values(fields.at("optimizer")).name;
+  const size_t colon = name.find(':');
+  if (colon == std::string::npos || find_registered<optimizers>(name)) return {};
+  std::unique_ptr<Backend> module;
+  const auto off = open_backend_of({{"backend", name.substr(0, colon)}}, module);
+  return off ? std::optional(off->reason) : std::nullopt;
 }
 
 ScheduleSettings schedule_of(const Json& fields) {

@@ -19,6 +19,8 @@ NamedValues parse_named_values(const std::string& text);
 std::string named_values_text(const Json& value);
 
 OptimizerSettings optimizer_of(const Json& fields);
+// Why an optimizer of a framework cannot be had here: the reason why its backend is off.
+std::optional<std::string> why_no_optimizer(const Json& fields);
 ScheduleSettings schedule_of(const Json& fields);
 struct SchemeSettings {
   std::string name;
@@ -39,6 +41,9 @@ struct TrainingCase {
 };
 TrainingCase training_case(const Json& fields, bool fixture);
 
+// A network of the case, without its loss, in the form that the mode asks for.
+Graph bare_network(const Json& fields, const std::string& network, Index samples, Mode);
+
 Json train_identity(const Json& fields);                       // what a checkpoint must agree in
 std::string checkpoint_file(const Json& fields, Index ranks);  // in the folder that the field names; empty: none
 // Where the baseline lies that this case is compared with (training/trajectory.hpp): one folder for all cases that
@@ -47,5 +52,6 @@ std::string trajectory_folder(const Json& fields);
 Json trajectory_runner(const Json& fields);  // the fields in which such cases may differ
 // The trained network as ONNX with its normalisation inside, or as .npz: by the end of the name.
 void export_trained(const Json& fields, const TrainingSettings&, const ParameterSet&, const std::string& file);
+void check_export(const std::string& file);  // Error where it cannot be written
 
 }  // namespace d5

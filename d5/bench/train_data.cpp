@@ -47,8 +47,7 @@ DatasetPointer open(const Json& fields, const std::string& dataset, std::string 
 // Pixels come as bytes; a network reads floats.
 std::vector<AugmentationStep> with_normalise(std::vector<AugmentationStep> steps, const Json& fields,
                                              const Dataset& data) {
-  const bool asked = std::ranges::any_of(steps, [](const AugmentationStep& s) { return s.name == "normalise"; });
-  if (asked || (!has_byte_pixels(data) && fields.at("normalise") == "")) return steps;
+  if (!has_byte_pixels(data) && fields.at("normalise") == "") return steps;
   const Normalisation values = normalisation_of(fields);
   steps.push_back({"normalise", {{"mean", values.mean}, {"deviation", values.deviation}}});
   return steps;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trained network for others. As ONNX it takes what the data set held: where pixels were bytes, values from 0 to 255
 // go in, and the graph itself does (x / 255 - mean) / deviation. As .npz it is the weights by name.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "d5/bench/train_case.hpp"
@@ -51,13 +56,27 @@ void export_trained(const Json& fields, const TrainingSettings& settings, const 
   }
   if (!file.ends_with(".onnx"))
     throw UsageError("[train] --export {}: legal are names that end in .onnx or .npz", file);
-  Graph graph = trained_graph(settings, set);
+  Json in_f32 = fields;  // the master weights, whatever was computed in
+  in_f32["dtype"] = "f32";
+  Graph graph = with_weights(bare_network(in_f32, fields.at("network"), 1, Mode::inference), set);
   const bool bytes = has_byte_pixels(settings.test->data());
   const bool takes_samples = fields.at("discriminator") == "";  // a generator takes noise
   if (takes_samples && (bytes || fields.at("normalise") != ""))
     insert_normalisation(graph, normalisation_of(fields), bytes ? 255 : 1);
   record_trainable(graph);
   write_onnx(graph, file);
+}
+
+void check_export(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  const std::string temporary = file + ".part";
+  std::error_code ignored;
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  if (std::filesystem::is_directory(file, ignored)) throw Error("[train] --export {} is a folder", file);
+  const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0) throw Error("[train] --export {} cannot be written: {}", file, std::strerror(errno));
+  close(descriptor);
+  unlink(temporary.c_str());
 }
 
 }  // namespace d5

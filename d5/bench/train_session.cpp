@@ -248,7 +248,14 @@ Outcome trained(TrainingFrame& trainer, const Run& run) {
   for (const auto& [name, value] : trainer.kernels()) details["kernels"][name] = value;
   details["optimizer"] = to_json(complete_optimizer_values(settings.optimizer));
   details["batches"] = trainer.batches();
-  if (!run.described.data_note.empty()) details["fixture"] = run.described.data_note;
+  if (run.depth < Depth::measure) details["shortened"] = true;
+  if (const std::string& why = run.described.data_note; !why.empty()) {
+    details["fixture"] = why;
+    details["warnings"].push_back(
+        fmt::format("random samples stand in for the data ({}): how well they are learned "
+                    "means nothing{}",
+                    why, settings.stop.target != 0 ? "; the target is not reproduced here" : ""));
+  }
   if (run.depth == Depth::build) return outcome;
 
   // Where there is a counter of energy, reading it twice costs nothing.
@@ -288,8 +295,11 @@ Outcome trained(TrainingFrame& trainer, const Run& run) {
   if (run.described.optimum)
     training["optimum"] = {{"value", *run.described.optimum}, {"why", run.described.optimum_why}};
   const bool tells = !run.communicator || run.communicator->rank() == 0;
-  if (const std::string file = run.fields.at("export"); !file.empty() && run.depth == Depth::measure && tells)
-    export_trained(run.fields, settings, trainer.parameters(), file);
+  if (const std::string file = run.fields.at("export"); !file.empty() && run.depth == Depth::measure && tells) try {
+      export_trained(run.fields, settings, trainer.parameters(), file);
+    } catch (const std::exception& error) {  // what was learned is worth more than a file of it
+      details["warnings"].push_back(fmt::format("--export {}: {}", file, error.what()));
+    }
   return outcome;
 }
 
@@ -308,6 +318,8 @@ class TrainSession final : public Session {
     set_threads(fields_.at("threads").get<int>());
     std::unique_ptr<Backend> tried;  // each rank opens its own
     if (auto off = open_backend_of(fields_, tried)) return *off;
+    if (const auto why = why_no_optimizer(fields_)) return {.status = "unsupported", .reason = *why};
+    if (const std::string file = fields_.at("export"); !file.empty() && depth == Depth::measure) check_export(file);
     if (depth < Depth::measure) shorten();
     return needs_ranks(fields_) ? train_by_ranks(fields_, depth) : run_training(fields_, depth, nullptr);
   }

@@ -64,6 +64,15 @@ std::string tables(const std::vector<Record>& records, const Record& environment
   return text + (text.empty() || trainings.empty() ? "" : "\n") + trainings;
 }
 
+// What is written in the end would be that of the last case alone.
+void check_exports(const std::vector<Json>& cases) {
+  std::set<std::string> files;
+  for (const Json& one : cases)
+    if (const std::string file = one.value("export", ""); !file.empty() && !files.insert(file).second)
+      throw UsageError("[train] --export {}: several cases would write it, one after the other; legal: one case a file",
+                       file);
+}
+
 int judge_all(const Recipe& recipe, const std::vector<Record>& records) {
   int status = exit_passed;
   for (const Accept& accept : recipe.accept)
@@ -200,6 +209,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Hooks& hooks) {
   const int status_of_rows = bad_rows.empty() ? exit_passed : exit_failed;
   std::vector<Json> labels;
   const std::vector<Json> cases = expand(resolved, complete, &labels);
+  if (options.depth == Depth::measure) check_exports(cases);
   if (options.depth == Depth::list) {
     print_cases(cases, flags.json);
     return status_of_rows;
@@ -249,11 +259,13 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Hooks& hooks) {
     fmt::print(stderr, "interrupted: {} of {} cases are in the records\n", records.size(), cases.size());
     return exit_interrupted;
   }
-  if (const int status = std::max(status_of(records), status_of_rows)) return status;
-  if (options.depth == Depth::measure)
-    if (const int status = judge_all(recipe, records)) return status;
-  records.push_back(environment);
-  return hooks.finished ? hooks.finished(records) : exit_passed;
+  const int judged = options.depth == Depth::measure ? judge_all(recipe, records) : exit_passed;
+  if (hooks.finished) {
+    records.push_back(environment);
+    return hooks.finished(records);
+  }
+  const int status = std::max(status_of(records), status_of_rows);
+  return status != exit_passed ? status : judged;
 }
 
 }  // namespace d5

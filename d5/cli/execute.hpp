@@ -29,7 +29,7 @@ struct Hooks {
   // Sees each record as it is written, and the folder where its files are.
   std::function<void(const Record&, const std::string& folder)> made = {};
   std::function<std::string(const std::vector<Record>&)> text = {};  // instead of the usual table
-  std::function<int(const std::vector<Record>&)> finished = {};      // all records; what is not 0 is the exit status
+  std::function<int(const std::vector<Record>&)> finished = {};      // all records; the exit status is what it says
 };
 // Runs the recipe and reports as the flags say.
 int execute(const Recipe&, const RunFlags&, const Hooks& = {});

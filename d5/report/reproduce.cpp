@@ -91,13 +91,21 @@ bool trainings_agree(const Record& original, const Record& repetition, std::stri
     text = "the same weights, bit for bit";
     return true;
   }
+  if (original.status == "failed" && repetition.status == "failed") {  // there is no quality to compare
+    const bool same = original.reason == repetition.reason;
+    text = same ? "failed again: " + original.reason
+                : fmt::format("failed otherwise: {}, now {}", original.reason, repetition.reason);
+    return same;
+  }
   const std::string quality = "test_" + of(original, "quality");
   const Metric *a = original.metric(quality), *b = repetition.metric(quality);
   const bool together = meet(a, b);
   text = fmt::format("other weights ({}, now {})", before, now);
   if (a && b)
-    text += fmt::format("; {} {:.4g}, now {:.4g}: the 95 % intervals {}", quality, a->median, b->median,
-                        together ? "meet" : "do not meet");
+    text += fmt::format("; {} {:.4g}, now {:.4g}: {}", quality, a->median, b->median,
+                        !a->ci95 || !b->ci95 ? "there is no interval to compare by"
+                        : together           ? "the 95 % intervals meet"
+                                             : "the 95 % intervals do not meet");
   return together;
 }
 

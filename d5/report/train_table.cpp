@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "d5/core/error.hpp"
@@ -131,25 +132,40 @@ std::string seconds_or(const std::optional<double>& value, const char* otherwise
 }
 
 // What the seeds of one configuration say together; empty for a single run.
-std::string summary_of(const std::vector<const Record*>& runs) {
+std::string summary_of(const std::vector<const Record*>& all) {
+  std::vector<const Record*> runs;
+  std::ranges::copy_if(all, std::back_inserter(runs), [](const Record* run) {
+    return run->status != "unsupported" && run->status != "skipped";  // these were never begun
+  });
   if (runs.size() < 2) return {};
-  const std::string quality = quality_name(*runs.front());
   std::vector<double> values;
   std::vector<Lifetime> lives;
+  std::string quality;
   for (const Record* run : runs) {
-    const Metric* value = run->metric("test_" + quality);
+    const bool failed = run->status == "failed" || run->status == "error";
+    const std::string name = quality_name(*run);
+    const Metric* value = run->metric("test_" + name);
     const Metric* reached = run->metric("time_to_target");
     const Json training = run->details.value("training", Json::object());
-    if (value) values.push_back(value->median);
-    if (training.contains("seconds") || reached)
+    if (value) {
+      values.push_back(value->median);
+      quality = name;
+    }
+    if (failed)  // it would not have got there in any time
+      lives.push_back({infinity, false});
+    else if (training.contains("seconds") || reached)
       lives.push_back({reached ? reached->median : training["seconds"].get<double>(), reached != nullptr});
   }
-  if (values.empty()) return {};
-  std::ranges::sort(values);
-  const double middle = (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-  std::string text = fmt::format(
-      "{} {}, {} seeds: test {} median {:.4g}, from {:.4g} to {:.4g}", field_text(runs.front()->fields, "backend"),
-      field_text(runs.front()->fields, "optimizer"), runs.size(), quality, middle, values.front(), values.back());
+  const auto failed = std::ranges::count_if(lives, [](const Lifetime& life) { return std::isinf(life.time); });
+  std::string text = fmt::format("{} {}, {} seeds:", field_text(runs.front()->fields, "backend"),
+                                 field_text(runs.front()->fields, "optimizer"), runs.size());
+  if (!values.empty()) {
+    std::ranges::sort(values);
+    const double middle = (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+    text +=
+        fmt::format(" test {} median {:.4g}, from {:.4g} to {:.4g}", quality, middle, values.front(), values.back());
+  }
+  if (failed > 0) text += fmt::format("{} {} failed", values.empty() ? "" : ",", failed);
   if (runs.front()->fields.value("target", 0.0) != 0) {
     const SurvivalMedian median = survival_median(lives);
     const auto reached = std::ranges::count_if(lives, [](const Lifetime& life) { return life.happened; });
@@ -217,7 +233,9 @@ Judgement judge_seeds(std::span<const Record* const> runs, const std::string& me
   const bool optional = metric == "time_to_target" || metric == "epochs_to_target";
   if (!known && !optional) {
     std::vector<std::string> legal;
-    for (const auto& [name, one] : runs.front()->metrics) legal.push_back(name);
+    for (const Record* run : runs)
+      if (legal.empty())
+        for (const auto& [name, one] : run->metrics) legal.push_back(name);
     if (!legal.empty()) fail_unknown("[accept]", "metric", metric, legal);
   }
   std::ranges::sort(values);

@@ -41,6 +41,21 @@ class Timekeeper {
   double begin_ = now_seconds(), group_begin_ = begin_;
 };
 
+// A result that no record can be made of costs its own case, not those that follow.
+Record record_of(const CaseResult& result) {
+  const Bench& bench = bench_of(result.fields);
+  try {
+    return bench.record(result);
+  } catch (const std::exception& error) {
+    Record record{.kind = result.fields.at("kind"), .fields = result.fields, .status = "error"};
+    record.reason = fmt::format("[record] what the child said cannot be read: {}", error.what());
+    record.group = result.group;
+    record.warnings = result.warnings;
+    record.rerun = bench.rerun(result.fields);
+    return record;
+  }
+}
+
 }  // namespace
 
 std::vector<std::vector<Json>> group_cases(const std::vector<Json>& cases) {
@@ -78,7 +93,7 @@ void run_cases(const std::vector<Json>& cases, const RunOptions& options,
     for (; plan.index < groups.size(); ++plan.index) {
       Group group(groups[plan.index], plan, options, pool, interrupted,
                   [&](const std::string& text, int done, int planned) { time.tell(text, done, planned); });
-      for (const CaseResult& result : group.run()) emit(bench_of(result.fields).record(result));
+      for (const CaseResult& result : group.run()) emit(record_of(result));
       time.group_done();
     }
   } catch (const Interrupted&) {  // the children die with the pool

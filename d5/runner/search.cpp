@@ -33,7 +33,10 @@ class Search {
     SearchSettings settings{.space = {}, .trials = plan.trials, .seed = plan.seed, .values = plan.values};
     for (const SearchField& field : plan.space) settings.space.push_back(dimension_of(field));
     method_ = make_search(plan.method, settings);
-    trial_case(recipe, values_of(Point(plan.space.size(), 0.0)), 1);  // what is wrong shows before hours have passed
+    // What is wrong shows before hours have passed.
+    const Json first = trial_case(recipe, values_of(Point(plan.space.size(), 0.0)), 1);
+    if (const std::string file = first.value("export", ""); !file.empty())
+      throw UsageError("[search] export is {}; every trial would write it: train the best one with it", file);
   }
 
   std::vector<Record> run() {

@@ -166,8 +166,9 @@ void write_checkpoint(const std::string& file, const std::string& about, const N
   out.commit();
 }
 
-Checkpoint read_checkpoint(const std::string& file) {
-  Reader in(file);
+namespace {
+
+Json read_header(const std::string& file, Reader& in) {
   char opening[8];
   uint64_t length = 0;
   in.read(opening, 0, sizeof opening, "the beginning");
@@ -179,11 +180,26 @@ Checkpoint read_checkpoint(const std::string& file) {
   in.read(text.data(), 16, length, "the header");
   in.read(&sum, 16 + length, sizeof sum, "the header's sum");
   check_sum(file, "the header", crc32c(text.data(), text.size()), sum);
+  const Json header = Json::parse(text);
+  if (header.at("format") != "d5-checkpoint/1")
+    throw Error("[checkpoint] {} has format {}; this program reads d5-checkpoint/1", file, header["format"].dump());
+  return header;
+}
+
+}  // namespace
+
+std::string read_checkpoint_about(const std::string& file) try {
+  Reader in(file);
+  return read_header(file, in).at("about").dump();
+} catch (const Json::exception& error) {
+  throw Error("[checkpoint] {} is damaged: {}", file, error.what());
+}
+
+Checkpoint read_checkpoint(const std::string& file) {
+  Reader in(file);
   Checkpoint result;
   try {
-    const Json header = Json::parse(text);
-    if (header.at("format") != "d5-checkpoint/1")
-      throw Error("[checkpoint] {} has format {}; this program reads d5-checkpoint/1", file, header["format"].dump());
+    const Json header = read_header(file, in);
     result.about = header.at("about").dump();
     for (const Json& section : header.at("sections")) {
       const std::string name = section.at("name");

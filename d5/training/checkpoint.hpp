@@ -31,6 +31,7 @@ struct Checkpoint {
 };
 // Error that says what is wrong with the file: no checkpoint, cut short, damaged in which section.
 Checkpoint read_checkpoint(const std::string& file);
+std::string read_checkpoint_about(const std::string& file);  // without its tensors
 
 // ---- parameters as everyone knows them: f32, row-major, on the host
 // `arena` is a tensor with an f32 for each element of the set: its masters, or an optimizer's state.

@@ -2,6 +2,7 @@
 #include "d5/training/optimizer.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "d5/backends/backend.hpp"
 #include "d5/core/error.hpp"
@@ -101,7 +102,20 @@ std::vector<Parameter> optimizer_parameters(std::string_view name) {
 }
 
 Attributes complete_optimizer_values(const OptimizerSettings& settings) {
-  return complete_values(settings.name, optimizer_parameters(settings.name), settings.values);
+  const Attributes values = complete_values(settings.name, optimizer_parameters(settings.name), settings.values);
+  std::vector<Limit> limits = entry_of(settings.name).limits;
+  limits.push_back({"learning_rate"});
+  for (const Limit& limit : limits) {
+    const double value = values.real(limit.name, 0);
+    if (value >= 0 && std::isfinite(value) && (value < limit.most || (limit.most_is_legal && value == limit.most)))
+      continue;
+    throw UsageError("[{}] {} is {}; {} are legal", settings.name, limit.name, value,
+                     std::isinf(limit.most)
+                         ? "0 and more"
+                         : fmt::format("0 to {}{:g}", limit.most_is_legal ? "" : "less than ", limit.most));
+  }
+  modifiers_from(values, settings.name);
+  return values;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, ParameterSet& set) {
@@ -111,8 +125,6 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, Par
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, ParameterSet& set,
                                           ParameterSet::Range part) {
   const Attributes values = complete_optimizer_values(settings);
-  if (const double rate = values.real("learning_rate", 0); !(rate >= 0))
-    throw UsageError("[{}] learning_rate is {}; 0 and more are legal", settings.name, rate);
   return entry_of(settings.name).make(values, set, modifiers_from(values, settings.name), part);
 }
 

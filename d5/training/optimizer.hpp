@@ -2,6 +2,7 @@
 // How parameters move. Most optimizers are one formula: a class derived from UpdateRule with static members
 //   about          one line: whose rule, which variant
 //   parameters()   its named values with defaults, learning_rate first
+//   limits()       where values have a range: what is legal
 // and a constructor from the complete values; then one line, D5_REGISTER(optimizers, "adam", Adam);
 // One that needs more (L-BFGS) derives from Optimizer itself and is made from the values, the parameters, the
 // modifiers.
@@ -11,7 +12,9 @@
 
 #include <concepts>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -73,7 +76,15 @@ class Optimizer {
     Index first = 0;
   };
   virtual std::vector<State> state() = 0;
-  virtual double learning_rate() const = 0;  // of the present moment
+  virtual std::optional<std::string> why_no_checkpoint() const { return {}; }  // where state() is not all there is
+  virtual double learning_rate() const = 0;                                    // of the present moment
+};
+
+// From 0 to what a value means something.
+struct Limit {
+  std::string name;
+  double most = std::numeric_limits<double>::infinity();
+  bool most_is_legal = true;
 };
 
 struct OptimizerEntry {
@@ -81,6 +92,7 @@ struct OptimizerEntry {
   std::vector<Parameter> parameters;  // the modifiers' are not among them
   std::function<std::unique_ptr<Optimizer>(const Attributes&, ParameterSet&, const Modifiers&, ParameterSet::Range)>
       make;
+  std::vector<Limit> limits = {};
 };
 
 // An optimizer that runs a formula (update.hpp). Values are complete; the set is frozen and outlives it.
@@ -92,6 +104,8 @@ struct optimizers {
   using Entry = OptimizerEntry;
   template <class T>
   static Entry entry() {
+    std::vector<Limit> limits;
+    if constexpr (requires { T::limits(); }) limits = T::limits();
     return {T::about, T::parameters(),
             [](const Attributes& values, ParameterSet& set, const Modifiers& modifiers,
                [[maybe_unused]] ParameterSet::Range part) -> std::unique_ptr<Optimizer> {
@@ -99,7 +113,8 @@ struct optimizers {
                 return make_formula_optimizer(std::make_unique<T>(values), values, set, modifiers, part);
               else
                 return std::make_unique<T>(values, set, modifiers);
-            }};
+            },
+            limits};
   }
 };
 
@@ -111,7 +126,7 @@ struct OptimizerSettings {
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings&, ParameterSet&);
 // For updates of this part alone: a formula's state is of no more than that.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings&, ParameterSet&, ParameterSet::Range part);
-// All values, defaults filled in: what a record says.
+// All values, defaults filled in: what a record says. UsageError where one is outside of what it can be.
 Attributes complete_optimizer_values(const OptimizerSettings&);
 // The rule's and the modifiers' values with their defaults.
 std::vector<Parameter> optimizer_parameters(std::string_view name);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/training/saved_training.hpp"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "d5/measure/clock.hpp"
@@ -17,13 +20,30 @@ Json to_json(const CurvePoint& p) {
   return {p.epoch, p.step, p.seconds, p.loss, p.quality, p.test_loss, p.test_quality, p.learning_rate};
 }
 
+// JSON has no number that is not finite: it is written as null.
+double number_from(const Json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
 CurvePoint point_from(const Json& p) {
-  return {p.at(0), p.at(1), p.at(2), p.at(3), p.at(4), p.at(5), p.at(6), p.at(7)};
+  return {
+      p.at(0), p.at(1), p.at(2), number_from(p.at(3)), number_from(p.at(4)), number_from(p.at(5)), number_from(p.at(6)),
+      p.at(7)};
 }
 
 Json identity_of(const TrainingSettings& settings) {
   const std::string& identity = settings.checkpoint.identity;
   return identity.empty() ? Json::object() : Json::parse(identity);
+}
+
+// "seed (1 there, 2 here)": in what a checkpoint is of another run.
+std::vector<std::string> differing_fields(const Json& saved, const Json& now) {
+  std::vector<std::string> differences;
+  for (const auto& [name, value] : now.items())
+    if (const auto found = saved.find(name); found == saved.end() || *found != value)
+      differences.push_back(
+          fmt::format("{} ({} there, {} here)", name, found == saved.end() ? "unknown" : found->dump(), value.dump()));
+  return differences;
 }
 
 // One field of a run that a checkpoint was not made with.
@@ -74,7 +94,7 @@ void read_about(const Json& about, const Checkpoint& saved, SavedPosition& at, T
   }
   r.resumed_at = at.step = about.at("step");
   at.seconds = about.at("seconds");
-  at.qualities = about.at("qualities").get<std::vector<double>>();
+  for (const Json& quality : about.at("qualities")) at.qualities.push_back(number_from(quality));
   r.samples = about.at("samples");
   r.test_seconds = about.at("test_seconds");
   r.checkpoint_seconds = about.at("checkpoint_seconds");
@@ -121,8 +141,11 @@ void save_training(const TrainingSettings& settings, const SavedPosition& at, ui
       why_not = error.what();
     }
   }
-  if (!why_not.empty() && result.warnings.size() < 20)
-    result.warnings.push_back(fmt::format("step {}: {}; the last good one stays", at.step, why_not));
+  if (!why_not.empty() && result.warnings.size() < 20) {
+    const bool one_stays = access(settings.checkpoint.file.c_str(), F_OK) == 0;
+    result.warnings.push_back(fmt::format("step {}: {}; {}", at.step, why_not,
+                                          one_stays ? "the last good one stays" : "there is none so far"));
+  }
   result.checkpoint_seconds += now_seconds() - begin;
 }
 
@@ -146,6 +169,31 @@ bool load_training(const TrainingSettings& settings, SavedPosition& at, Training
     throw Error("[checkpoint] {} is damaged: {}", file, error.what());
   }
   return true;
+}
+
+std::string why_not_resumed(const TrainingSettings& settings) {
+  const auto& places = settings.checkpoint;
+  const std::string folder = std::filesystem::path(places.file).parent_path().string();
+  const Json now = identity_of(settings);
+  std::string nearest;
+  std::vector<std::string> differences;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder, none)) {
+    if (entry.path().extension() != ".d5c") continue;
+    std::vector<std::string> apart;
+    try {
+      apart = differing_fields(Json::parse(read_checkpoint_about(entry.path().string())).at("identity"), now);
+    } catch (const std::exception&) {  // no checkpoint, or a damaged one
+      continue;
+    }
+    if (!nearest.empty() && apart.size() >= differences.size()) continue;
+    nearest = entry.path().filename().string();
+    differences = std::move(apart);
+  }
+  if (nearest.empty()) return {};
+  return fmt::format("began anew: there is no checkpoint of this case in {}; {} differs in {}",
+                     folder.empty() ? "." : folder, nearest,
+                     differences.empty() ? "its number of ranks" : fmt::format("{}", fmt::join(differences, ", ")));
 }
 
 NamedTensors saved_network(const std::string& prefix, const ParameterSet& set,

@@ -33,6 +33,10 @@ void save_training(const TrainingSettings&, const SavedPosition&, uint64_t layou
 bool load_training(const TrainingSettings&, SavedPosition&, TrainingResult&,
                    const std::function<void(const Checkpoint&)>& restore);
 
+// Where a training begins though it was to go on: which other checkpoint the folder holds, and in what that one
+// differs. Empty: none.
+std::string why_not_resumed(const TrainingSettings&);
+
 // Sections "parameter NAME" and "optimizer STATE of NAME", behind `prefix`.
 NamedTensors saved_network(const std::string& prefix, const ParameterSet&, const std::vector<Optimizer::State>&);
 void restore_network(const Checkpoint&, const std::string& prefix, ParameterSet&, Optimizer&);

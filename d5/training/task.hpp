@@ -5,6 +5,7 @@
 //   loss     what is minimised where the network does not say (networks/loss.hpp)
 //   quality  the name of what is reported: accuracy
 //   larger_is_better
+//   target_type   the element type of its targets, where only one will do: i64 for classes
 // and a constructor from the spec of the scores.
 #pragma once
 
@@ -57,11 +58,14 @@ struct tasks {
     std::string about, loss, quality;
     bool larger_is_better = true;
     std::function<std::unique_ptr<Evaluation>(const TensorSpec& scores)> make;
+    std::optional<DType> target_type = {};
   };
   template <class T>
   static Entry entry() {
-    return {T::about, T::loss, T::quality, T::larger_is_better,
-            [](const TensorSpec& scores) -> std::unique_ptr<Evaluation> { return std::make_unique<T>(scores); }};
+    Entry result{T::about, T::loss, T::quality, T::larger_is_better,
+                 [](const TensorSpec& scores) -> std::unique_ptr<Evaluation> { return std::make_unique<T>(scores); }};
+    if constexpr (requires { T::target_type; }) result.target_type = T::target_type;
+    return result;
   }
 };
 

@@ -48,6 +48,16 @@ class Retried final : public Evaluate {
   bool seen_ = false;
 };
 
+// The loss says as what the targets are read, the task what it can judge.
+void check_task(const TrainingSettings& s, const Graph& graph, const std::string& field) {
+  const auto& wanted = registered<tasks>(s.task).target_type;
+  const auto& target = *std::ranges::find(graph.inputs, std::string(target_name), &GraphInput::name);
+  const auto holds = [](DType type) { return is_float(type) ? "numbers" : "classes"; };
+  if (wanted && is_float(*wanted) != is_float(target.spec.dtype))
+    throw UsageError("[train] task {} wants {} as targets; with loss {} the field '{}' of the data holds {}", s.task,
+                     holds(*wanted), s.loss, field, holds(target.spec.dtype));
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainingSettings settings, Backend& backend) : TrainingFrame(std::move(settings), backend) {
@@ -57,6 +67,7 @@ Trainer::Trainer(TrainingSettings settings, Backend& backend) : TrainingFrame(st
   const TensorSpec scores = infer_specs(bare).at(scores_);
   const Graph graph = with_loss(bare, s.loss);
   feed_ = choose_feed(s.train->fields(), graph, scores);
+  check_task(s, graph, s.train->fields()[feed_.target].name);
   choose_feed(s.test->fields(), graph, scores);
   learner(micro_);
   if (const Index over = order().size() - samples_of_epoch() * s.ranks)
@@ -203,8 +214,7 @@ size_t Trainer::bytes() const {
 
 Facts Trainer::kernels() const { return learners_.at(micro_)->executable().kernels(); }
 
-Graph trained_graph(const TrainingSettings& settings, const ParameterSet& set) {
-  Graph graph = settings.network(1, Mode::inference);
+Graph with_weights(Graph graph, const ParameterSet& set) {
   for (const GraphInput& input : graph.inputs) {
     if (!input.parameter || !set.has(input.name)) continue;
     const Tensor value = canonical_part(set, set.masters(set.all()), set.at(input.name));

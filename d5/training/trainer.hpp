@@ -34,7 +34,7 @@ class Trainer final : public TrainingFrame {
   std::map<Index, std::unique_ptr<BoundNetwork>> learners_, testers_;  // by samples
 };
 
-// The network that was trained, for others: inference form, weights as initial values.
-Graph trained_graph(const TrainingSettings&, const ParameterSet&);
+// A network for others: the weights of the set are its initial values.
+Graph with_weights(Graph, const ParameterSet&);
 
 }  // namespace d5

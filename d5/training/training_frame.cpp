@@ -2,6 +2,7 @@
 #include "d5/training/training_frame.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "d5/core/rng.hpp"
 #include "d5/measure/clock.hpp"
@@ -87,6 +88,8 @@ void TrainingFrame::make_parts(const TensorSpec& scores, bool drops_last) {
   scheme_ = make_scheme(s.scheme, s.scheme_values, s.communicator);
   optimizer_ =
       scheme_->make_optimizer(set_, [&](ParameterSet::Range part) { return make_optimizer(s.optimizer, set_, part); });
+  if (const auto why = optimizer_->why_no_checkpoint(); why && saves())
+    throw UsageError("[checkpoint] {}: {}", s.optimizer.name, *why);
 }
 
 CompileOptions TrainingFrame::options_for(const Graph& graph, Mode mode, bool input_gradients) const {
@@ -189,7 +192,7 @@ TrainingResult TrainingFrame::run() {
   result_.steps = step_;
   if (result_.timed.steps == 0 && first_step_) {
     result_.times = *first_step_;
-    result_.timed = {1, result_.samples};
+    result_.timed = {1, first_samples_};
   }
   return result_;
 }
@@ -211,7 +214,7 @@ void TrainingFrame::train() try {
     after(TrainingEvent::epoch);
     if (whole && result_.stopped.empty()) result_.stopped = settings_.stop.after_epoch(qualities_);
     if (whole && result_.stopped.empty()) result_.stopped = interrupted(true);
-    if (whole && saves()) save();
+    if (whole && saves() && !diverged()) save();
   }
   scheme_->end_training(set_);
   set_.touch();
@@ -261,12 +264,13 @@ void TrainingFrame::run_step(Loader& loader) {
   if (diverged()) return;
   ++step_;
   parts.whole = now_seconds() - begin;
+  const Index samples = result_.samples - samples_before;
   if (!first_step_) {
     first_step_ = parts;
+    first_samples_ = samples;
     note_waiting(false);
     return;
   }
-  const Index samples = result_.samples - samples_before;
   result_.times.whole += parts.whole;
   result_.times.input += parts.input;
   result_.times.operators += parts.operators;
@@ -354,6 +358,13 @@ void TrainingFrame::end_epoch(bool whole) {
   if (whole) qualities_.push_back(test_->value());
   result_.curve.push_back({epoch_, step_, elapsed(), train_->loss(), train_->value(), test_->loss(), test_->value(),
                            optimizer_->learning_rate()});
+  for (const auto& [what, value] : {std::pair<std::string, double>{"loss", test_->loss()},
+                                    {registered<tasks>(settings_.task).quality, test_->value()}})
+    if (!std::isfinite(value) && !diverged()) {
+      result_.stopped = "diverged";
+      result_.reason = fmt::format("[train] the test {} is {} after epoch {} (step {})", what, value,
+                                   whole ? epoch_ : epoch_ + 1, step_);
+    }
   if (!result_.seconds_to_target && settings_.stop.reached(test_->value())) {
     result_.seconds_to_target = elapsed();
     result_.epochs_to_target = static_cast<double>(epoch_) + epoch_progress();
@@ -389,7 +400,11 @@ void TrainingFrame::load() {
       throw Error("[checkpoint] rank {} finds step {} in {} and others do not: machines need a folder in common",
                   settings_.rank, at.step, settings_.checkpoint.file);
   }
-  if (!there) return;
+  if (!there) {
+    if (settings_.rank == 0)
+      if (const std::string why = why_not_resumed(settings_); !why.empty()) result_.warnings.push_back(why);
+    return;
+  }
   epoch_ = at.epoch;
   batch_ = at.batch;
   step_ = at.step;

@@ -178,9 +178,10 @@ class TrainingFrame {
   bool testing_ = false, drops_last_ = false;
   StepBlocks blocks_;
   std::optional<StepTimes> first_step_;  // of this process
+  Index first_samples_ = 0;              // of that step
   double waited_ = 0;                    // that the scheme told of so far
-  NamedTensors scheme_state_;      // that was saved, until the scheme has begun
-  std::vector<double> qualities_;  // of the test set after each epoch
+  NamedTensors scheme_state_;            // that was saved, until the scheme has begun
+  std::vector<double> qualities_;        // of the test set after each epoch
 };
 
 // What is learned from: the output that is no running statistic.

@@ -95,6 +95,10 @@ with tempfile.TemporaryDirectory() as folder:
     expect(len(made) == 3 and all(len(r["details"]["training"]["scheme"]["ranks"]) == 2 for r in made), "trials by two ranks each",
            result.stdout + result.stderr)
 
+    Path(folder, "export.toml").write_text(RECIPE.replace("batch = 32", 'batch = 32\nexport = "a.onnx"'))
+    result = search("--trials", "2", recipe="export.toml")
+    expect(result.returncode == 2 and "every trial would write it" in result.stderr, "an export by every trial is refused", result.stderr)
+
     result = search("--space", "classes=3,4", "--trials", "2")
     expect(result.returncode == 2 and "another benchmark" in result.stderr, "a fixed value is refused", result.stderr)
     result = search("--space", "batch=64..32")

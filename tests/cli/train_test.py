@@ -87,7 +87,8 @@ def damaged():
 
 
 # Long enough to be killed in: 2000 steps of 20 epochs, and a checkpoint every 7.
-KILLED = ["--epochs", "20", "--every", "7"]
+KILLED = ["--epochs", "20"]
+SAVED = [*KILLED, "--every", "7"]
 
 
 def position(checkpoint):
@@ -139,7 +140,7 @@ def kill_at_random(backend):
     rng = random.Random(backend)
     whole = train(*KILLED, "--backend", backend)[1]["details"]["training"]
     checkpoints = Path(folder) / f"kill-{backend}"
-    words = [*KILLED, "--backend", backend, "--checkpoint", checkpoints.name, "--resume"]
+    words = [*SAVED, "--backend", backend, "--checkpoint", checkpoints.name, "--resume"]
     command = [d5, "train", *little(words), "--json", "--quiet"]
     hit, finished, wrong, began = collections.Counter(), 0, [], time.monotonic()
     record = train(*words)[1]  # the length of one with its checkpoints
@@ -185,6 +186,94 @@ def kill_at_random(backend):
           f"; {finished} ended in between; the last one went on at step {resumed} of {whole['steps']}", flush=True)
     expect(not wrong and resumed == (at[2] if at else 0), f"{backend}: killed {sum(hit.values())} times, resumed, bitwise equal",
            f"{wrong}\n{result.stdout}{result.stderr}")
+
+
+def diverging(first):
+    """What fails is a record like others: the next case goes on, seeds are judged with it, a repetition agrees."""
+    never = "sgd:learning_rate=1e38"  # one step sends the weights beyond all numbers; its own loss is finite
+    words = ["--epochs", "1", "--steps", "1", "--backend", first]
+    result = run("train", *little([*words, "--optimizer", f"{never},sgd:learning_rate=0.01"]), "--json", "--quiet", "-o", "two")
+    made = records(result)
+    expect(result.returncode == 1 and [r["status"] for r in made] == ["failed", "passed"] and "the test loss is" in made[0]["reason"],
+           "weights that are no numbers after the last step: failed, and the next case is trained", result.stdout + result.stderr)
+    metrics = made[1]["metrics"] if len(made) == 2 else {}
+    expect(all(metrics.get(name, {}).get("median", 0) > 0 and metrics[name]["ci95"] is None for name in ("throughput", "step_time")),
+           "one step alone has a speed, without an interval", str(metrics))
+    result = run("run", "two", "--quiet")
+    expect(result.returncode == 0 and result.stdout.count(": agrees; the same weights, bit for bit") == 2,
+           "what failed again in the same way agrees", result.stdout + result.stderr)
+    Path(folder, "accepted.toml").write_text(f"""
+name  = "accepted"
+level = 2
+[fixed]
+network = "mlp"
+features = 64
+width = 16
+depth = 1
+classes = 4
+dataset = "generated-images"
+options = "channels=1;height=8;width=8;classes=4;strength=6"
+samples = 320
+test_samples = 100
+steps = 1
+target = {{ test_accuracy = 0.9 }}
+[mutable]
+backend = "{first}"
+optimizer = "{never}"
+[axes]
+seed = [1, 2, 3, 4, 5]
+[accept]
+test_accuracy = ">= 0.5"
+""")
+    result = run("run", "accepted.toml", "--quiet")
+    expect(result.returncode == 1 and "reached by 0 of 5; median never" in result.stdout and
+           "test_accuracy over 5 seeds: bound -inf >= 0.5: refused" in result.stderr,
+           "seeds that all diverge: a summary and a verdict", result.stdout + result.stderr)
+
+
+def checkpoints_beside(first):
+    words = ["--backend", first, "--checkpoint", "beside", "--resume"]
+    train("--epochs", "1", *words)
+    record = train("--epochs", "2", *words)[1]
+    expect(record["details"]["training"]["resumed_at_step"] == 0 and
+           any("began anew" in w and "differs in epochs (1 there, 2 here)" in w for w in record["warnings"]),
+           "a training that begins anew beside another's checkpoint says so", str(record["warnings"]))
+
+
+def exports(first):
+    Path(folder, "file").write_text("no folder")
+    result, record = train("--epochs", "1", "--backend", first, "--export", "file/little.onnx")
+    expect(result.returncode == 1 and "--export file/little.onnx cannot be written" in record["reason"] and not record["details"].get("training"),
+           "an export that cannot be written is refused before the training", result.stdout + result.stderr)
+    # The checkpoints' folder takes the name when the training has begun.
+    result, record = train("--epochs", "1", "--backend", first, "--export", "late.onnx", "--checkpoint", "late.onnx")
+    expect(result.returncode == 0 and "test_accuracy" in record["metrics"] and any("--export late.onnx" in w for w in record["warnings"]),
+           "one that fails in the end is a warning", result.stdout + result.stderr)
+    result, record = train("--epochs", "1", "--backend", first, "--dtype", "bf16", "--export", "narrow.onnx")
+    if record and record["status"] == "passed":
+        result = run("net", "narrow.onnx", "--backend", "reference", "--mode", "check", "--json", "--quiet")
+        shown = run("model", "show", "narrow.onnx")
+        expect(result.returncode == 0 and "bf16" not in shown.stdout, "bf16 is exported as f32", shown.stdout + shown.stderr + result.stdout)
+
+
+def without_torch(first):
+    """A folder of modules in which torch is off."""
+    from_here = next((Path(d5).parent.parent / "lib").glob("d5/backends.txt"), None)
+    if from_here is None:
+        return
+    modules = Path(folder, "modules")
+    modules.mkdir()
+    for file in from_here.parent.iterdir():
+        if "torch" not in file.name and file.name != "backends.txt":
+            (modules / file.name).symlink_to(file)
+    lines = [line for line in from_here.read_text().splitlines() if not line.startswith("torch|")]
+    (modules / "backends.txt").write_text("\n".join([*lines, "torch|off|not built here"]) + "\n")
+    environment["D5_BACKEND_PATH"] = str(modules)
+    result = run("train", *little(["--epochs", "1", "--backend", first, "--optimizer", "adam:learning_rate=0.01,torch:adam"]), "--json", "--quiet")
+    del environment["D5_BACKEND_PATH"]
+    made = records(result)
+    expect(result.returncode == 0 and [r["status"] for r in made] == ["passed", "unsupported"] and "torch is off: not built here" in made[1]["reason"],
+           "an optimizer whose module is off is unsupported, and the others are trained", result.stdout + result.stderr)
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -236,6 +325,10 @@ with tempfile.TemporaryDirectory() as folder:
     expect(result.returncode == 0, "what was exported runs", result.stdout + result.stderr)
 
     damaged()
+    diverging(first)
+    checkpoints_beside(first)
+    exports(first)
+    without_torch(first)
 
     drifting = ["--epochs", "1", "--trajectory", "drift", "--trajectory-every", "20"]
     result = run("train", *little([*drifting, "--backend", ",".join(backends)]), "--json", "--quiet", "-o", "drift-records")
@@ -261,12 +354,21 @@ with tempfile.TemporaryDirectory() as folder:
             (["--task", "classificatio"], "classification"),
             (["--task", "gan"], "task gan wants one"),
             (["--trajectory", "drift", "--trajectory-every", "0"], "at least 1 is legal"),
+            (["--augment", "flip + normalise mean=0.5"], "use --normalise"),
+            (["--every", "5"], "without --checkpoint"),
+            (["--time-limit", "-5"], "time_limit is -5.0; 0 and more are legal"),
+            (["--optimizer", "sgd:learning_rate=-1"], "learning_rate is -1; 0 and more are legal"),
+            (["--optimizer", "sgd:clip_norm=-1"], "clip_norm is -1; 0 and more are legal"),
+            (["--optimizer", "adam:beta2=2"], "beta2 is 2; 0 to less than 1 are legal"),
+            (["--optimizer", "momentum:mu=-3"], "mu is -3; 0 to 1 are legal"),
+            (["--seed", "1,2", "--export", "a.onnx"], "several cases would write it"),
             (["--normalise", "mea=1"], "mean")]:
         result = run("train", *little(words), "--backend", first)
         expect(result.returncode == 2 and message in result.stderr, f"refuses {' '.join(words)}", result.stdout + result.stderr)
     for words, message in [
             (["--batch", "6400"], "a batch of 6400 is larger than the training set of 3200 samples"),
             (["--classes", "3"], "has 4 classes; mlp has 3"),
+            (["--task", "regression"], "task regression wants numbers"),
             (["--features", "63"], "takes 63")]:
         result, record = train(*words, "--backend", first)
         expect(result.returncode == 1 and message in record["reason"], f"refuses {' '.join(words)}", result.stdout + result.stderr)
@@ -278,7 +380,12 @@ with tempfile.TemporaryDirectory() as folder:
         if not re.search(r"^level\s*= 2$", recipe.read_text(), re.M):
             continue
         result = run("run", str(recipe), "--set", "seed=1", "--set", f"backend={first}", "--mode", "check", "--quiet", "--json")
-        expect(result.returncode == 0 and all(r["status"] == "passed" for r in records(result)),
+        made = records(result)
+        expect(result.returncode == 0 and all(r["status"] == "passed" for r in made),
                f"{recipe.name} in check mode", result.stdout[-2000:] + result.stderr)
+        warnings = [w for r in made for w in r["warnings"]]
+        expect(not any("never reached" in w for w in warnings) and
+               any("random samples stand in" in w for w in warnings) == any("fixture" in r["details"] for r in made),
+               f"{recipe.name}: random samples are named, no target is missed", str(warnings))
 print(f"{failures} failed")
 sys.exit(1 if failures else 0)

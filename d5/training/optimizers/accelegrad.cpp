@@ -16,6 +16,7 @@ class AcceleGrad final : public UpdateRule {
             {"diameter", "how far the solution is from the start, about", 1.0},
             {"bound", "of the gradient's norm, about", 1.0}};
   }
+  static std::vector<Limit> limits() { return {{"diameter"}, {"bound"}}; }
 
   explicit AcceleGrad(const Attributes& a) : diameter_(a.real("diameter", 0)), bound_(a.real("bound", 0)) {}
 

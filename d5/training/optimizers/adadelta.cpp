@@ -17,6 +17,7 @@ class AdaDelta final : public UpdateRule {
             {"rho", "decay of both means of squares", 0.9},
             {"epsilon", "added under the roots", 1e-6}};
   }
+  static std::vector<Limit> limits() { return {{"rho", 1}, {"epsilon"}}; }
 
   explicit AdaDelta(const Attributes& a) : rho_(a.real("rho", 0)), epsilon_(a.real("epsilon", 0)) {}
 

@@ -16,6 +16,7 @@ class AdaGrad final : public UpdateRule {
             {"start", "what the sum of squares starts from", 0.0},
             {"epsilon", "added to the denominator", 1e-10}};
   }
+  static std::vector<Limit> limits() { return {{"rate_decay"}, {"start"}, {"epsilon"}}; }
 
   explicit AdaGrad(const Attributes& a)
       : rate_decay_(a.real("rate_decay", 0)), start_(a.real("start", 0)), epsilon_(a.real("epsilon", 0)) {}

@@ -16,6 +16,7 @@ class Adam final : public UpdateRule {
             {"beta2", "decay of the mean of their squares", 0.999},
             {"epsilon", "added to the denominator", 1e-8}};
   }
+  static std::vector<Limit> limits() { return {{"beta1", 1, false}, {"beta2", 1, false}, {"epsilon"}}; }
 
   explicit Adam(const Attributes& a)
       : beta1_(a.real("beta1", 0)), beta2_(a.real("beta2", 0)), epsilon_(a.real("epsilon", 0)) {}

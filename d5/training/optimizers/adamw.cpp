@@ -17,6 +17,7 @@ class AdamW final : public UpdateRule {
             {"epsilon", "added to the denominator", 1e-8},
             {"weight_decay", "share of the parameter, times the step size, that is taken away", 0.01}};
   }
+  static std::vector<Limit> limits() { return {{"beta1", 1, false}, {"beta2", 1, false}, {"epsilon"}}; }
 
   explicit AdamW(const Attributes& a)
       : beta1_(a.real("beta1", 0)), beta2_(a.real("beta2", 0)), epsilon_(a.real("epsilon", 0)) {}

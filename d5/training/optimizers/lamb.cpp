@@ -18,6 +18,7 @@ class Lamb final : public UpdateRule {
             {"epsilon", "added to the denominator", 1e-6},
             {"weight_decay", "of parameters, within the step", 0.01}};
   }
+  static std::vector<Limit> limits() { return {{"beta1", 1, false}, {"beta2", 1, false}, {"epsilon"}}; }
 
   explicit Lamb(const Attributes& a)
       : beta1_(a.real("beta1", 0)), beta2_(a.real("beta2", 0)), epsilon_(a.real("epsilon", 0)) {}

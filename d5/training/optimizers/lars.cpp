@@ -18,6 +18,7 @@ class Lars final : public UpdateRule {
             {"epsilon", "added to the denominator", 0.0},
             {"weight_decay", "of parameters, within the step", 1e-4}};
   }
+  static std::vector<Limit> limits() { return {{"mu", 1}, {"trust"}, {"epsilon"}}; }
 
   explicit Lars(const Attributes& a)
       : mu_(a.real("mu", 0)), trust_(a.real("trust", 0)), epsilon_(a.real("epsilon", 0)) {}

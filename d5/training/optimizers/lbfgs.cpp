@@ -75,6 +75,7 @@ class Lbfgs final : public Optimizer {
             {"tolerance_change", "it is enough when the loss, or every element, changes by less", 1e-9},
             {"line_search", "none or backtracking", std::string("none")}};
   }
+  static std::vector<Limit> limits() { return {{"tolerance_gradient"}, {"tolerance_change"}}; }
 
   Lbfgs(const Attributes& a, ParameterSet& set, const Modifiers& modifiers)
       : base_rate_(a.real("learning_rate", 0)),

@@ -15,6 +15,7 @@ class Lion final : public UpdateRule {
             {"beta1", "share of the mean in the direction", 0.9},
             {"beta2", "decay of the mean", 0.99}};
   }
+  static std::vector<Limit> limits() { return {{"beta1", 1}, {"beta2", 1}}; }
 
   explicit Lion(const Attributes& a) : beta1_(a.real("beta1", 0)), beta2_(a.real("beta2", 0)) {}
 

@@ -15,6 +15,7 @@ class Momentum final : public UpdateRule {
             {"mu", "share of the last direction that is kept", 0.9},
             {"dampening", "share of the gradient that is left out", 0.0}};
   }
+  static std::vector<Limit> limits() { return {{"mu", 1}}; }
 
   explicit Momentum(const Attributes& a) : mu_(a.real("mu", 0)), dampening_(a.real("dampening", 0)) {}
 

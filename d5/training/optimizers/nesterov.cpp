@@ -14,6 +14,7 @@ class Nesterov final : public UpdateRule {
   static std::vector<Parameter> parameters() {
     return {{"learning_rate", "step size", 0.01}, {"mu", "share of the last direction that is kept", 0.9}};
   }
+  static std::vector<Limit> limits() { return {{"mu", 1}}; }
 
   explicit Nesterov(const Attributes& a) : mu_(a.real("mu", 0)) {}
 

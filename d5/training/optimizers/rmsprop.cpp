@@ -17,6 +17,7 @@ class RmsProp final : public UpdateRule {
             {"mu", "momentum; 0: none", 0.0},
             {"centred", "divide by the deviation from the mean gradient", false}};
   }
+  static std::vector<Limit> limits() { return {{"alpha", 1}, {"epsilon"}, {"mu", 1}}; }
 
   explicit RmsProp(const Attributes& a)
       : alpha_(a.real("alpha", 0)),

@@ -18,6 +18,7 @@ class Classification final : public Evaluation {
   static constexpr const char* loss = "cross-entropy";
   static constexpr const char* quality = "accuracy";
   static constexpr bool larger_is_better = true;
+  static constexpr DType target_type = DType::i64;
 
   explicit Classification(const TensorSpec& scores)
       : Evaluation(

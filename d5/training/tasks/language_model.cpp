@@ -14,6 +14,7 @@ class LanguageModel final : public Evaluation {
   static constexpr const char* loss = "token-cross-entropy";
   static constexpr const char* quality = "perplexity";
   static constexpr bool larger_is_better = false;
+  static constexpr DType target_type = DType::i64;
 
   explicit LanguageModel(const TensorSpec& scores) : Evaluation(0), symbols_(scores.shape.back()) {}
 

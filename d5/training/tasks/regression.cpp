@@ -13,6 +13,7 @@ class Regression final : public Evaluation {
   static constexpr const char* loss = "mean-squared-error";
   static constexpr const char* quality = "rmse";
   static constexpr bool larger_is_better = false;
+  static constexpr DType target_type = DType::f32;
 
   explicit Regression(const TensorSpec&) : Evaluation(2) {}
   double value() const override { return own(1) > 0 ? std::sqrt(own(0) / own(1)) : 0; }

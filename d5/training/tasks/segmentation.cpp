@@ -14,6 +14,7 @@ class Segmentation final : public Evaluation {
   static constexpr const char* loss = "cross-entropy";
   static constexpr const char* quality = "iou";
   static constexpr bool larger_is_better = true;
+  static constexpr DType target_type = DType::i64;
 
   explicit Segmentation(const TensorSpec& scores)
       : Evaluation(3 * static_cast<size_t>(classes_of(scores))), classes_(classes_of(scores)) {}

@@ -2,8 +2,8 @@
 // LibTorch's own optimizers, for comparison: what a user of that library runs. Part of the torch backend's module. They
 // work on views of the parameter set, in f32, where it lies. `fused` calls the kernel that does a whole parameter in
 // one pass (what PyTorch's fused=True calls); without it the classes of torch::optim run, an operator a pass. Weight
-// decay is theirs, with exclusions as a parameter group of its own. The memory of torch:lbfgs cannot be seen: a
-// checkpoint has none of it.
+// decay is theirs, with exclusions as a parameter group of its own. The memory of torch:lbfgs cannot be seen, so
+// it has no checkpoints.
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adagrad.h>
 #include <ATen/ops/_fused_adam.h>
@@ -166,6 +166,7 @@ class TorchSgd final : public Native {
             {"nesterov", "Nesterov's momentum", false},
             fused_parameter};
   }
+  static std::vector<Limit> limits() { return {{"mu", 1}}; }
   TorchSgd(const Attributes& a, ParameterSet& set, const Modifiers& m)
       : Native(a, set, m, "torch:sgd"), mu_(a.real("mu", 0)), nesterov_(a.flag("nesterov", false)) {
     if (nesterov_ && mu_ == 0) throw UsageError("[torch:sgd] nesterov needs a mu that is not 0");
@@ -213,6 +214,7 @@ class TorchAdam final : public Native {
       result.push_back({"weight_decay", "share of the parameter, times the step size, that is taken away", 0.01});
     return result;
   }
+  static std::vector<Limit> limits() { return {{"beta1", 1, false}, {"beta2", 1, false}, {"epsilon"}}; }
   TorchAdam(const Attributes& a, ParameterSet& set, const Modifiers& m)
       : Native(a, set, m, decoupled ? "torch:adamw" : "torch:adam"),
         beta1_(a.real("beta1", 0)),
@@ -251,6 +253,7 @@ class TorchRmsProp final : public Native {
             {"mu", "momentum; 0: none", 0.0},
             {"centred", "divide by the deviation from the mean gradient", false}};
   }
+  static std::vector<Limit> limits() { return {{"alpha", 1}, {"epsilon"}, {"mu", 1}}; }
   TorchRmsProp(const Attributes& a, ParameterSet& set, const Modifiers& m) : Native(a, set, m, "torch:rmsprop") {
     const double mu = a.real("mu", 0);
     const bool centred = a.flag("centred", false);
@@ -284,6 +287,7 @@ class TorchAdagrad final : public Native {
             {"epsilon", "added to the denominator", 1e-10},
             fused_parameter};
   }
+  static std::vector<Limit> limits() { return {{"rate_decay"}, {"start"}, {"epsilon"}}; }
   TorchAdagrad(const Attributes& a, ParameterSet& set, const Modifiers& m)
       : Native(a, set, m, "torch:adagrad"),
         rate_decay_(a.real("rate_decay", 0)),
@@ -320,6 +324,7 @@ class TorchLbfgs final : public Native {
             {"tolerance_change", "it is enough when the loss, or every element, changes by less", 1e-9},
             {"line_search", "none or strong_wolfe", std::string("none")}};
   }
+  static std::vector<Limit> limits() { return {{"tolerance_gradient"}, {"tolerance_change"}}; }
   TorchLbfgs(const Attributes& a, ParameterSet& set, const Modifiers& m) : Native(a, set, m, "torch:lbfgs") {
     if (m.weight_decay > 0)
       throw UsageError("[torch:lbfgs] weight_decay is {}; LibTorch's has none: 0 is legal", m.weight_decay);
@@ -336,6 +341,9 @@ class TorchLbfgs final : public Native {
     class_ = std::make_unique<torch::optim::LBFGS>(param_groups(options), options);
   }
   bool evaluates() const override { return true; }
+  std::optional<std::string> why_no_checkpoint() const override {
+    return "LibTorch keeps what it remembers of earlier steps to itself; legal: lbfgs, or no --checkpoint";
+  }
   double step(Evaluate& evaluate) override {
     for (auto& group : class_->param_groups()) group.options().set_lr(rate_);
     const at::Tensor loss = class_->step([&] {

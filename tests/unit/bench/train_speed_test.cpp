@@ -27,3 +27,6 @@ TEST(TrainSpeed, FewValuesHaveNoInterval) {
   EXPECT_FALSE(relative_error_of_rate(none, five));
   EXPECT_TRUE(relative_error_of_rate(five, five));
 }
+
+}  // namespace
+}  // namespace d5

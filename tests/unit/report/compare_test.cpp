@@ -112,6 +112,34 @@ TEST(Reproduce, SaysWhatDiffers) {
               ElementsAre("m: 64, now 128"));
 }
 
+Record training(const std::string& quality, double value, const std::string& weights) {
+  Record record{.kind = "train", .fields = {{"kind", "train"}, {"network", "mlp"}}, .status = "passed"};
+  record.details["training"] = {{"quality", quality}, {"weights_hash", weights}};
+  record.metrics = {{"test_" + quality, {.unit = "1", .median = value, .ci95 = {}}}};
+  return record;
+}
+
+TEST(Reproduce, TrainingsThatFailedAgainInTheSameWayAgree) {
+  Record before = training("accuracy", 0, "a"), after = before;
+  for (Record* record : {&before, &after}) {
+    record->status = "failed";
+    record->reason = "the loss is nan at epoch 1";
+    record->metrics.clear();
+  }
+  EXPECT_TRUE(agreement(before, after).agrees);
+  after.details["training"]["weights_hash"] = "b";  // of what is no number there are many
+  EXPECT_TRUE(agreement(before, after).agrees);
+  EXPECT_EQ(agreement(before, after).weights, "failed again: the loss is nan at epoch 1");
+  after.reason = "the loss is nan at epoch 2";
+  EXPECT_FALSE(agreement(before, after).agrees);
+}
+
+TEST(Reproduce, AQualityWithoutAnIntervalCannotBeCompared) {
+  const Agreement result = agreement(training("rmse", 0.5, "a"), training("rmse", 0.51, "b"));
+  EXPECT_FALSE(result.agrees);
+  EXPECT_THAT(result.weights, HasSubstr("test_rmse 0.5, now 0.51: there is no interval to compare by"));
+}
+
 TEST(Accept, TheEndOfTheIntervalThatCouldBreakItDecides) {
   Record r = sample_record("onednn", 64, 1);
   r.metrics = {{"test_accuracy", {"1", 0.991, {{0.989, 0.993}}, 6, 6}},

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "d5/core/error.hpp"
 
 namespace d5 {
@@ -61,6 +63,24 @@ TEST(TrainTable, ShowsEveryRunAndWhatTheSeedsSayTogether) {
   EXPECT_THAT(text, HasSubstr("MLPerf score 36.7 s"));
 }
 
+// Three of six never get there: half of them had when the third one did, at 30 s.
+TEST(TrainTable, RunsThatFailedCountAsThoseThatNeverReachIt) {
+  std::vector<Record> records = five({0.91, 0.92, 0.93});
+  for (const char* status : {"failed", "failed", "error"}) {
+    Record bad = run(static_cast<int>(records.size()) + 1, 0, 0.1, false);
+    bad.metrics.clear();
+    bad.status = status;
+    if (bad.status == "error") bad.details.clear();
+    records.push_back(bad);
+  }
+  EXPECT_THAT(train_text(records, false), HasSubstr("6 seeds: test accuracy median 0.92, from 0.91 to 0.93, 3 failed\n"
+                                                    "  time to 0.9: reached by 3 of 6; median 30 s"));
+  std::ranges::rotate(records, records.begin() + 3);
+  records.erase(records.begin() + 3, records.end());
+  EXPECT_THAT(train_text(records, false),
+              HasSubstr("3 seeds: 3 failed\n  time to 0.9: reached by 0 of 3; median never"));
+}
+
 TEST(TrainTable, WaitingForOtherRanksIsAPartWhereItIsMeasured) {
   std::vector<Record> records{run(1, 0.9, 1, true), run(2, 0.9, 1, true)};
   EXPECT_THAT(train_text(records, false), testing::Not(HasSubstr("waiting")));
@@ -95,6 +115,10 @@ TEST(JudgeSeeds, AFailedRunCountsAsTheWorst) {
 TEST(JudgeSeeds, AnUnknownMetricIsNamed) {
   const std::vector<Record> records = five({0.9});
   EXPECT_THROW(judge_seeds(by_configuration(records).at(0), "test_acuracy", ">=", 0.9), UsageError);
+  std::vector<Record> behind_one_that_failed = five({0.9, 0.9});
+  behind_one_that_failed[0].metrics.clear();
+  behind_one_that_failed[0].status = "failed";
+  EXPECT_THROW(judge_seeds(by_configuration(behind_one_that_failed).at(0), "test_acuracy", ">=", 0.9), UsageError);
 }
 
 }  // namespace

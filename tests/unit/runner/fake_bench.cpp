@@ -123,6 +123,7 @@ class FakeBench final : public Bench {
   double memory_bytes(const Json& fields) const override { return fields.value("needs_bytes", 0.0); }
   std::unique_ptr<Session> open(const Json& fields) const override { return std::make_unique<FakeSession>(fields); }
   Record record(const CaseResult& result) const override {
+    if (result.fields["does"] == "unreadable") throw Error("[fake] a number is wanted");
     Record record{.kind = "fake", .fields = result.fields, .status = result.status, .reason = result.reason};
     record.samples = result.samples;
     record.group = result.group;

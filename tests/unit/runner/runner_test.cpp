@@ -182,6 +182,16 @@ TEST(Runner, LastWordsAreKept) {
   EXPECT_THAT(records[0].warnings, Contains(HasSubstr("the matrix is singular")));
 }
 
+TEST(Runner, AResultThatNoRecordCanBeMadeOfEndsOneCaseOnly) {
+  const auto records = run_all({fake_case("a", "unreadable"), fake_case("b")}, {.launches = 1});
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].status, "error");
+  EXPECT_EQ(records[0].kind, "fake");
+  EXPECT_EQ(records[0].rerun, "d5 fake");
+  EXPECT_THAT(records[0].reason, HasSubstr("a number is wanted"));
+  EXPECT_EQ(records[1].status, "passed");
+}
+
 TEST(Runner, StatusesOfTheSessionAreTaken) {
   RunOptions options;
   options.launches = 2;

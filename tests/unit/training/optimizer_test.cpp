@@ -247,5 +247,23 @@ TEST(Optimizers, UnknownNamesAreNamedWithTheLegalOnes) {
   EXPECT_THAT(message({"sgd", {{"learning_rate", -1.0}}}), HasSubstr("learning_rate is -1"));
 }
 
+TEST(Optimizers, ValuesThatMeanNothingAreRefusedWithTheLegalOnes) {
+  const auto refusal = [](const std::string& name, const std::string& value, double given) -> std::string {
+    try {
+      complete_optimizer_values({name, {{value, given}}});
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("adam", "beta2", 2), "[adam] beta2 is 2; 0 to less than 1 are legal");
+  EXPECT_EQ(refusal("adam", "beta2", 1), "[adam] beta2 is 1; 0 to less than 1 are legal");
+  EXPECT_EQ(refusal("momentum", "mu", -3), "[momentum] mu is -3; 0 to 1 are legal");
+  EXPECT_EQ(refusal("momentum", "mu", 1), "");
+  EXPECT_EQ(refusal("sgd", "learning_rate", -0.1), "[sgd] learning_rate is -0.1; 0 and more are legal");
+  EXPECT_EQ(refusal("sgd", "learning_rate", INFINITY), "[sgd] learning_rate is inf; 0 and more are legal");
+  EXPECT_EQ(refusal("sgd", "clip_norm", -1), "[sgd] clip_norm is -1; 0 and more are legal");
+}
+
 }  // namespace
 }  // namespace d5

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
+#include "d5/training/saved_training.hpp"
 #include "fixture.hpp"
 
 namespace d5 {
@@ -154,6 +156,42 @@ TEST(Resume, RefusesWhatIsNotItsOwn) {
   EXPECT_THAT(refusal(settings), HasSubstr("is damaged"));
 }
 
+TEST(Resume, BeginningAnewBesideOtherCheckpointsIsSaid) {
+  const auto on = open_backend("reference");
+  const Folder folder("anew");
+  TrainingSettings settings = little_training();
+  settings.checkpoint.file = folder.file("a.d5c");
+  settings.checkpoint.resume = true;
+  settings.checkpoint.identity = R"({"epochs":2,"seed":1})";
+  settings.stop.steps = 2;
+  EXPECT_TRUE(train(settings, *on).result.warnings.empty());
+  settings.checkpoint.file = folder.file("b.d5c");
+  settings.checkpoint.identity = R"({"epochs":3,"seed":1})";
+  const TrainingResult anew = train(settings, *on).result;
+  EXPECT_EQ(anew.resumed_at, 0);
+  ASSERT_EQ(anew.warnings.size(), 1u);
+  EXPECT_THAT(anew.warnings[0], HasSubstr("began anew: there is no checkpoint of this case in"));
+  EXPECT_THAT(anew.warnings[0], HasSubstr("a.d5c differs in epochs (2 there, 3 here)"));
+}
+
+// JSON has no such numbers: they are null in the file.
+TEST(Resume, NumbersThatAreNotFiniteAreReadBack) {
+  const Folder folder("null");
+  TrainingSettings settings = little_training();
+  settings.checkpoint.file = folder.file("a.d5c");
+  TrainingResult before, after;
+  before.curve.push_back({1, 10, 0.5, 1.5, INFINITY, NAN, NAN, 0.1});
+  save_training(settings, {.step = 10, .qualities = {NAN}}, 0, {}, before);
+  SavedPosition at{.qualities = {}};
+  ASSERT_TRUE(load_training(settings, at, after, [](const Checkpoint&) {}));
+  ASSERT_EQ(after.curve.size(), 1u);
+  EXPECT_EQ(after.curve[0].loss, 1.5);
+  EXPECT_FALSE(std::isfinite(after.curve[0].quality));
+  EXPECT_TRUE(std::isnan(after.curve[0].test_loss));
+  ASSERT_EQ(at.qualities.size(), 1u);
+  EXPECT_TRUE(std::isnan(at.qualities[0]));
+}
+
 // The folder of the checkpoint cannot be written: the training goes on and says so.
 TEST(Resume, ACheckpointThatCannotBeWrittenIsNamed) {
   TrainingSettings settings = little_training();
@@ -165,6 +203,7 @@ TEST(Resume, ACheckpointThatCannotBeWrittenIsNamed) {
   EXPECT_EQ(done.result.stopped, "epochs");
   ASSERT_FALSE(done.result.warnings.empty());
   EXPECT_THAT(done.result.warnings[0], HasSubstr("cannot be written"));
+  EXPECT_THAT(done.result.warnings[0], HasSubstr("; there is none so far"));
 }
 
 }  // namespace

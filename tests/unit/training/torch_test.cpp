@@ -12,6 +12,7 @@
 #include "d5/backends/backend.hpp"
 #include "d5/core/error.hpp"
 #include "d5/training/optimizer.hpp"
+#include "fixture.hpp"
 #include "parameters.hpp"
 
 namespace d5 {
@@ -159,6 +160,16 @@ TEST(TorchOptimizers, WhatTheyLackIsNamed) {
   EXPECT_THROW(make_optimizer({"torch:adm", {}}, set), UsageError);
   EXPECT_THROW(make_optimizer({"torch:adam", {}}, narrow), Error);
   EXPECT_THROW(make_optimizer({"torch:adam", {}}, set)->update({0, 1}), Error);
+}
+
+TEST(TorchOptimizers, WhatCannotBeSavedHasNoCheckpoint) {
+  if (!has_torch()) GTEST_SKIP() << "without LibTorch";
+  const auto on = open_backend("reference");
+  TrainingSettings settings = little_training();
+  settings.optimizer = {"torch:lbfgs", {}};
+  EXPECT_NO_THROW(Trainer(settings, *on));
+  settings.checkpoint.file = "a.d5c";
+  EXPECT_THROW(Trainer(settings, *on), UsageError);
 }
 
 }  // namespace

@@ -328,6 +328,73 @@ TEST(Trainer, ADivergedLossIsNamedWithItsPlace) {
               testing::ContainsRegex("the loss is (-?nan|inf) at epoch 1, batch [0-9]+ \\(step [0-9]+\\)"));
 }
 
+// Weights are sent beyond all numbers by the only step; its own loss was finite.
+TEST(Trainer, ATestLossThatIsNoNumberIsDivergence) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.optimizer = {"sgd", {{"learning_rate", 1e38}}};
+  settings.stop.steps = 1;
+  const Folder folder("diverged");
+  settings.checkpoint.file = folder.file("a.d5c");
+  TrainingResult result;
+  trained(settings, *on, &result);
+  EXPECT_EQ(result.stopped, "diverged");
+  EXPECT_EQ(result.steps, 1);
+  EXPECT_THAT(result.reason, testing::ContainsRegex("the test loss is (-?nan|inf) after epoch 1 \\(step 1\\)"));
+}
+
+// As a perplexity does, the exponential of a loss.
+class BeyondNumbers final : public Evaluation {
+ public:
+  static constexpr const char* about = "for a test";
+  static constexpr const char* loss = "cross-entropy";
+  static constexpr const char* quality = "size";
+  static constexpr bool larger_is_better = false;
+  explicit BeyondNumbers(const TensorSpec&) : Evaluation(0) {}
+  double value() const override { return std::exp(1e4 * Evaluation::loss()); }
+
+ protected:
+  void see(const Tensor&, const Tensor&, std::span<const Index>) override {}
+};
+D5_REGISTER(tasks, "beyond-numbers", BeyondNumbers);
+
+TEST(Trainer, AQualityThatIsNoNumberIsDivergence) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  settings.task = "beyond-numbers";
+  const Folder folder("beyond");
+  settings.checkpoint.file = folder.file("a.d5c");
+  TrainingResult result;
+  trained(settings, *on, &result);
+  EXPECT_EQ(result.stopped, "diverged");
+  EXPECT_EQ(result.reason, "[train] the test size is inf after epoch 1 (step 10)");
+  EXPECT_FALSE(std::filesystem::exists(settings.checkpoint.file));  // nobody goes on from there
+}
+
+TEST(Trainer, OneStepAloneCountsItsOwnSamples) {
+  const auto on = backend();
+  TrainingSettings settings = little_training();
+  const Folder folder("one-step");
+  settings.checkpoint.file = folder.file("a.d5c");
+  settings.checkpoint.resume = true;
+  TrainingResult result;
+  for (const Index step : {1, 2}) {
+    settings.stop.steps = step;
+    trained(settings, *on, &result);
+    EXPECT_EQ(result.timed.steps, 1);
+    EXPECT_EQ(result.timed.samples, 32);  // the batch
+  }
+  EXPECT_EQ(result.samples, 64);
+}
+
+TEST(Trainer, ATaskThatTheTargetsDoNotFitIsNamed) {
+  TrainingSettings settings = little_training();
+  settings.task = "regression";
+  EXPECT_THAT(refusal(settings),
+              HasSubstr("task regression wants numbers as targets; with loss cross-entropy the field "
+                        "'label' of the data holds classes"));
+}
+
 TEST(Trainer, RefusesWhatDoesNotFit) {
   TrainingSettings settings = little_training();
   settings.batch = 400;
