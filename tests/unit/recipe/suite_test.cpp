@@ -188,7 +188,7 @@ TEST(Suite, ARecipeNamesOneAndPlacesStayRight) {
 
 TEST(Suite, AColumnThatSaysWhatRowsAreIsRefused) {
   EXPECT_THAT(error_of([] { parse_suite("operator,kind\nRelu,net\n", "k.csv"); }),
-              HasSubstr("k.csv:10: a column 'kind'"));
+              HasSubstr("k.csv:1:10: a column 'kind'"));
 }
 
 }  // namespace
