@@ -19,8 +19,8 @@ void as_field(const std::string& name, const Check& check) {
 
 void check_value(const std::string& place, const CaseField& field, const Json& value) {
   if (value.type() != field.otherwise.type() && !(value.is_number_integer() && field.otherwise.is_number_integer()))
-    throw FieldError(field.name, fmt::format("{} {} is {}; a value like {} is wanted", place, field.name, value.dump(),
-                                             field.otherwise.dump()));
+    throw FieldError(field.name, fmt::format("{} {} is {}; a value like {} is wanted", place, field.name,
+                                             printable(value), field.otherwise.dump()));
   if (!field.legal.empty() && std::ranges::find(field.legal, value.get<std::string>()) == field.legal.end())
     as_field(field.name, [&] { fail_unknown(place, field.name, value.get<std::string>(), field.legal); });
 }
@@ -33,6 +33,8 @@ void check_backend(const std::string& place, const std::string& backend) {
 }
 
 }  // namespace
+
+std::string printable(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 void check_names(const std::string& place, const std::vector<std::string>& legal, const Json& fields) {
   for (const auto& [name, value] : fields.items())

@@ -19,6 +19,8 @@ struct CaseField {
   std::vector<std::string> legal = {};  // empty: anything of the default's type
 };
 
+std::string printable(const Json& value);  // bytes that are no UTF-8 replaced
+
 void check_names(const std::string& place, const std::vector<std::string>& legal, const Json& fields);
 // Values of these fields into `result`, given or default. Threads, backend and device are looked at closely where they
 // are among them.

@@ -34,6 +34,8 @@ class OpBench final : public Bench {
   Json complete(const Json& fields) const override {
     if (!fields.contains("operator"))
       throw FieldError("operator", "[op] no operator is named; legal: see 'd5 list operators'");
+    if (!fields["operator"].is_string())
+      throw FieldError("operator", fmt::format("[op] operator is {}; a name is wanted", printable(fields["operator"])));
     Json result = {{"kind", "op"}, {"operator", fields["operator"]}};
     const std::string op = fields["operator"].get<std::string>();
     const OperatorEntry* entry = find_registered<operators>(op);

@@ -36,8 +36,16 @@ Attributes operator_values(const Json& fields) {
 }  // namespace
 
 OperatorCase describe(const Json& fields) {
-  return registered<operators>(fields.at("operator").get<std::string>())
-      .describe(operator_values(fields), parse_dtype(fields.at("dtype").get<std::string>()));
+  const auto op = fields.at("operator").get<std::string>();
+  OperatorCase one =
+      registered<operators>(op).describe(operator_values(fields), parse_dtype(fields.at("dtype").get<std::string>()));
+  // Where an axis has no elements no index into it is legal.
+  for (size_t i = 0; i < one.inputs.size(); ++i)
+    if (const OperatorInput& input = one.inputs[i];
+        input.spec.present && !is_float(input.spec.dtype) && input.spec.elements() > 0 && input.low > input.high)
+      throw UsageError("[{}] input {} would hold integers from {} to {}: of an empty axis none is legal", op, i,
+                       input.low, input.high);
+  return one;
 }
 
 Pass pass_of(const Json& fields) { return fields.at("pass") == "forward" ? Pass::forward : Pass::backward; }

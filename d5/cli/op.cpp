@@ -55,6 +55,14 @@ std::vector<std::string> operators_of_suites(const std::vector<std::string>& arg
   return {names.begin(), names.end()};
 }
 
+// What the files of the user brought is what is meant where nothing is named: --source my_op.cpp.
+std::string operators_of_plugins() {
+  std::string names;
+  for (const std::string& name : registry_names(operators::kind))
+    if (!registry_origin(operators::kind, name).empty()) names += (names.empty() ? "" : ",") + name;
+  return names;
+}
+
 // The operators named on the command line decide which options exist, so they are looked for before parsing. Where no
 // word is one, the first that follows no option was meant to be: UsageError with the nearest name.
 std::vector<std::string> operators_in(const std::vector<std::string>& arguments) {
@@ -70,7 +78,26 @@ std::vector<std::string> operators_in(const std::vector<std::string>& arguments)
   }
   for (const std::string& name : split_names(meant))
     if (!name.empty()) registered<operators>(name);
-  return of_suites;
+  return of_suites.empty() ? split_names(operators_of_plugins()) : of_suites;
+}
+
+// An operator's own parameter would be a second option of the same name.
+void refuse_taken_names(const CLI::App& fields, const std::map<std::string, std::string>& own) {
+  CLI::App others;
+  RunFlags flags;
+  add_plugin_options(others);
+  add_run_flags(others, flags);
+  for (const auto& [name, about] : own) {
+    const std::string option = option_name(name);
+    if (!fields.get_option_no_throw(option) && !others.get_option_no_throw(option)) continue;
+    std::string operators_with_it;
+    for (const std::string& op : registry_names(operators::kind))
+      for (const Parameter& parameter : registered<operators>(op).parameters)
+        if (parameter.name == name) operators_with_it += " " + op;
+    throw UsageError(
+        "[op] the parameter '{}' of{} is named as an option that every operator has ({}); it needs another name", name,
+        operators_with_it, option);
+  }
 }
 
 // One block for all suites; options of their operators replace what the rows say.
@@ -116,6 +143,7 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
     if (const OperatorEntry* entry = find_registered<operators>(name))
       for (const Parameter& parameter : entry->parameters)
         own.try_emplace(parameter.name, fmt::format("{} [{}]", parameter.about, to_string(parameter.otherwise)));
+  refuse_taken_names(*command, own);
   for (const auto& [field, about] : own)
     command->add_option(option_name(field), flags->fields[field], about)
         ->group("Sizes and attributes of this operator [default]");
@@ -131,7 +159,9 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
     if (!flags->suites.empty()) {
       name_suites(recipe, *flags);
     } else if (flags->operators_named.empty()) {
-      throw UsageError("[op] neither an operator nor --suite is named; see 'd5 list operators' and 'd5 list suites'");
+      flags->operators_named = operators_of_plugins();
+      if (flags->operators_named.empty())
+        throw UsageError("[op] neither an operator nor --suite is named; see 'd5 list operators' and 'd5 list suites'");
     } else if (!flags->sets.empty()) {
       throw UsageError("[op] --set '{}' without --suite: only the rows of a suite have such labels", flags->sets);
     }

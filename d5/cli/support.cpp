@@ -45,9 +45,15 @@ void print_json(const Tallies& tallies) {
   for (const auto& [key, dtypes] : tallies)
     for (const auto& [dtype, passes] : dtypes)
       for (const auto& [pass, tally] : passes)
-        std::cout << Json{{"operator", key.first},  {"backend", key.second},   {"dtype", dtype},
-                          {"pass", pass},           {"passed", tally.passed},  {"unsupported", tally.unsupported},
-                          {"failed", tally.failed}, {"reasons", tally.reasons}}
+        std::cout << Json{{"name", key.first},
+                          {"operator", key.first},
+                          {"backend", key.second},
+                          {"dtype", dtype},
+                          {"pass", pass},
+                          {"passed", tally.passed},
+                          {"unsupported", tally.unsupported},
+                          {"failed", tally.failed},
+                          {"reasons", tally.reasons}}
                          .dump()
                   << "\n";
 }

@@ -28,7 +28,11 @@ class Compress final : public Selection {
     fill_integers(condition, Rng(5), 0, 1);
     OperatorCase one{.inputs = {{.spec = {type, parse_shape(v.text("shape", ""))}},
                                 {.spec = known_spec(condition), .differentiable = false}}};
-    if (v.text("axis", "0") != "flat") one.attributes.set("axis", integer_list(v, "axis").value().at(0));
+    if (const std::string axis = v.text("axis", "0"); axis != "flat") {
+      const auto list = integer_list(v, "axis");
+      if (!list || list->size() != 1) throw UsageError("{} axis is {}; legal: an integer, flat", place, axis);
+      one.attributes.set("axis", list->front());
+    }
     return one;
   }
 

@@ -60,6 +60,8 @@ class Gather final : public Selection {
             {{"shape", "3x4x2"}, {"indices", "2x3"}, {"axis", 1}},
             {{"shape", "3x4x7"}, {"indices", "9"}, {"axis", -1}},
             {{"shape", "1x2"}, {"indices", "3x1x2"}},
+            {{"shape", "3x0"}, {"indices", "2"}},
+            {{"shape", "2x0x4"}, {"indices", "2"}},
             {{"shape", "1000x96"}, {"indices", "4x32"}}};
   }
 

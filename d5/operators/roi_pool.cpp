@@ -84,7 +84,7 @@ class RoiAlign final : public Operator {
   static std::vector<Parameter> parameters() {
     return {{"shape", "shape of X", "2x256x50x50"},
             {"regions", "number of regions", 100},
-            {"output", "size of the result", 7},
+            {"output_size", "size of the result", 7},
             {"samples", "points of a bin along each axis; 0: as many as it has elements", 2}};
   }
   static OperatorCase describe(const Attributes& v, DType type) {
@@ -100,13 +100,13 @@ class RoiAlign final : public Operator {
                         .low = 0,
                         .high = static_cast<double>(x[0] - 1),
                         .differentiable = false}},
-            .attributes = {{"output_height", v.integer("output", 1)},
-                           {"output_width", v.integer("output", 1)},
+            .attributes = {{"output_height", v.integer("output_size", 1)},
+                           {"output_width", v.integer("output_size", 1)},
                            {"sampling_ratio", v.integer("samples", 0)}}};
   }
   static std::vector<Attributes> cases() {
-    return {{{"shape", "1x1x10x10"}, {"regions", 3}, {"output", 5}},
-            {{"shape", "2x3x7x8"}, {"regions", 4}, {"output", 2}, {"samples", 0}}};
+    return {{{"shape", "1x1x10x10"}, {"regions", 3}, {"output_size", 5}},
+            {{"shape", "2x3x7x8"}, {"regions", 4}, {"output_size", 2}, {"samples", 0}}};
   }
 
  private:
@@ -220,7 +220,7 @@ class MaxRoiPool final : public Operator {
   static std::vector<Parameter> parameters() {
     return {{"shape", "shape of X", "1x256x50x50"},
             {"regions", "number of regions", 100},
-            {"output", "size of the result", 7}};
+            {"output_size", "size of the result", 7}};
   }
   // All regions are of image 0: the batch index is one of the real numbers of a region.
   static OperatorCase describe(const Attributes& v, DType type) {
@@ -229,10 +229,10 @@ class MaxRoiPool final : public Operator {
       throw UsageError("{} shape is {}; one image of four axes is wanted", place, to_string(x));
     return {.inputs = {{.spec = {type, x}, .differentiable = false},
                        {.spec = {type, {v.integer("regions", 0), 5}}, .low = 0, .high = 0.9, .differentiable = false}},
-            .attributes = {{"pooled_shape", std::vector<Index>(2, v.integer("output", 1))},
+            .attributes = {{"pooled_shape", std::vector<Index>(2, v.integer("output_size", 1))},
                            {"spatial_scale", static_cast<double>(std::min(x[2], x[3]))}}};
   }
-  static std::vector<Attributes> cases() { return {{{"shape", "1x2x9x8"}, {"regions", 3}, {"output", 2}}}; }
+  static std::vector<Attributes> cases() { return {{{"shape", "1x2x9x8"}, {"regions", 3}, {"output_size", 2}}}; }
 
  private:
   static constexpr std::string_view place = "[max_roi_pool]";

@@ -49,6 +49,8 @@ std::vector<Cell> read_header(const std::string& line, const std::string& place)
   std::set<std::string> seen;
   for (const Cell& name : names) {
     if (name.text.empty()) throw UsageError("[suite] {}:{}: a column without a name", place, name.column);
+    if (name.text == "kind")
+      throw UsageError("[suite] {}:{}: a column 'kind'; the command or recipe says what rows are", place, name.column);
     if (!seen.insert(name.text).second)
       throw UsageError("[suite] {}:{}: a second column '{}'", place, name.column, name.text);
   }
@@ -150,7 +152,7 @@ class Resolver {
       const auto column = row.columns.find(error.field());
       problem(suite, row, column == row.columns.end() ? 1 : column->second, error);
       return;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       problem(suite, row, 1, error);
       return;
     }
@@ -175,7 +177,7 @@ class Resolver {
     add(std::move(made), places);
   }
 
-  void problem(const Suite& suite, const SuiteRow& row, size_t column, const Error& error) {
+  void problem(const Suite& suite, const SuiteRow& row, size_t column, const std::exception& error) {
     problems_.push_back(fmt::format("[suite] {}:{}:{}: {}", suite.file, row.line, column, error.what()));
   }
 

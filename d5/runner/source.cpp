@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -121,6 +122,14 @@ fs::path own_folder() {
   return folder;
 }
 
+// What any tool takes in a path: others have a meaning in D5_PLUGINS or for the compiler.
+std::string plain_stem(const std::string& path) {
+  std::string stem = fs::path(path).stem().string();
+  for (char& c : stem)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '-';
+  return stem;
+}
+
 [[noreturn]] void fail_to_compile(const std::string& path, const Answer& answer) {
   throw UsageError("[source] {} does not compile:{}", path, first_lines(answer.output, shown_lines));
 }
@@ -140,8 +149,11 @@ CompiledSource compile_source(const std::string& path) {
   };
 
   const fs::path cache = own_folder();
-  const fs::path part = cache / fmt::format("{}.{}.part", fs::path(path).stem().string(), getpid());
-  const Answer preprocessed = run_command(with(command, {"-E", "-o", part.string(), path}));
+  const std::string stem = plain_stem(path);
+  const fs::path part = cache / fmt::format("{}.{}.part", stem, getpid());
+  // C++ whatever the file's name ends with.
+  const std::vector<std::string> source{"-x", "c++", path, "-x", "none"};
+  const Answer preprocessed = run_command(with(with(command, {"-E", "-o", part.string()}), source));
   if (preprocessed.status != 0) {
     fs::remove(part);
     fail_to_compile(path, preprocessed);
@@ -151,12 +163,12 @@ CompiledSource compile_source(const std::string& path) {
   std::string key = text + "\n" + version() + "\n" + run_command({recipe.compiler, "--version"}).output + "\n" +
                     roofline_key(1) + "\n";  // the processor, which -march=native looks at
   for (const std::string& word : with(command, linking)) key += word + "\n";
-  const fs::path library = cache / fmt::format("{}-{}.so", fs::path(path).stem().string(), content_hash(key));
+  const fs::path library = cache / fmt::format("{}-{}.so", stem, content_hash(key));
   if (fs::exists(library)) {
     fs::remove(part);
     return {library.string()};
   }
-  const Answer compiled = run_command(with(with(command, {"-shared", "-o", part.string(), path}), linking));
+  const Answer compiled = run_command(with(with(with(command, {"-shared", "-o", part.string()}), source), linking));
   if (compiled.status != 0) {
     fs::remove(part);
     fail_to_compile(path, compiled);

@@ -182,6 +182,41 @@ class Custom(unittest.TestCase):
         help_text = d5("op", "SquaredRelu", "--source", operator, "--help").stdout
         self.assertIn("--shape", help_text)
 
+    def test_a_source_alone_is_what_is_meant(self):
+        path = str(SOURCE / "examples/operator/squared_relu.cpp")
+        found, status, _ = self.check("--source", path)
+        self.assertEqual(status, 0)
+        self.assertEqual(list(found), [("SquaredRelu", "forward", "builtin")])
+        self.refused(d5("op", "--mode", "check"), "neither an operator nor --suite is named")
+
+    def test_a_source_may_have_any_name(self):
+        text = (SOURCE / "examples/operator/squared_relu.cpp").read_text()
+        for name in ["op.hpp", "op.txt", "a:b.cpp", "two words.cpp"]:
+            found, status, _ = self.check("SquaredRelu", "--source", self.write(name, text))
+            self.assertEqual((status, found["SquaredRelu", "forward", "builtin"][0]), (0, "mistrusted"), name)
+
+    def test_a_parameter_that_is_named_as_an_option_of_all(self):
+        text = HEADER + ("using namespace d5;\nstruct Clash : Operator {\n"
+                         "  std::vector<TensorSpec> infer(std::span<const TensorSpec> in) const override { return {in[0]}; }\n"
+                         "  void forward(Context&) const override {}\n"
+                         '  static std::vector<Parameter> parameters() { return {{"kernel", "a size", 3}}; }\n'
+                         "  static OperatorCase describe(const Attributes&, DType type) { return {.inputs = {{.spec = {type, {2}}}}}; }\n"
+                         '};\nD5_REGISTER(operators, "Clash", Clash);\n')
+        self.refused(d5("op", "Clash", "--source", self.write("clash.cpp", text)), "'kernel' of Clash", "--kernel")
+
+    def test_torch_runs_an_operator_of_a_user_inside_its_autograd(self):
+        listed = [json.loads(line) for line in d5("list", "backends", "--json").stdout.splitlines()]
+        if not any(row["name"] == "torch" and row["available"] for row in listed):
+            self.skipTest("torch is off")
+        operator, kernel = (str(SOURCE / "examples" / name) for name in ["operator/squared_relu.cpp", "kernel/torch_squared_relu.cpp"])
+        found, status, records = self.check("SquaredRelu", "--source", operator, "--source", kernel, "--backend", "torch", "--kernel",
+                                            "builtin,mine", "--pass", "forward,backward")
+        self.assertEqual(status, 0)
+        self.assertEqual(found["SquaredRelu", "forward", "builtin"][0], "mistrusted")
+        for key in [("backward", "builtin"), ("forward", "mine"), ("backward", "mine")]:
+            self.assertEqual(found["SquaredRelu", *key], ("passed", ""), key)
+        self.assertEqual({r["case"]["backend"] for r in records}, {"torch"})
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

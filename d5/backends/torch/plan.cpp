@@ -2,6 +2,7 @@
 #include "d5/backends/torch/plan.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "d5/backends/torch/custom.hpp"
 #include "d5/backends/torch/library.hpp"
@@ -9,15 +10,38 @@
 namespace d5::libtorch {
 namespace {
 
+// Of tensors without elements LibTorch's functions for these raise errors, each in words of its own.
+std::optional<std::string> why_not_empty(const Setup& setup) {
+  static const std::set<std::string_view> refused{"AveragePool",
+                                                  "Conv",
+                                                  "ConvTranspose",
+                                                  "GlobalMaxPool",
+                                                  "GroupNormalization",
+                                                  "GRU",
+                                                  "InstanceNormalization",
+                                                  "LRN",
+                                                  "LSTM",
+                                                  "MaxPool",
+                                                  "RNN"};
+  if (!refused.contains(setup.node.op)) return {};
+  for (const auto* specs : {&setup.inputs, &setup.outputs})
+    for (const TensorSpec& spec : *specs)
+      if (spec.present && spec.elements() == 0)
+        return fmt::format("LibTorch takes no empty tensor of {}", to_string(spec.shape));
+  return {};
+}
+
 Prepared prepare(const Setup& setup) {
   for (const auto* specs : {&setup.inputs, &setup.outputs})
     for (const TensorSpec& spec : *specs)
       if (spec.present && !has_type(spec.dtype)) return refuse("LibTorch has no operators for {}", name(spec.dtype));
-  if (setup.options.kernel != "builtin")
-    if (Prepared user = kernel_inside_autograd(setup); user.compute || !user.why_not.empty()) return user;
   const Prepare* found = find_operator(setup.node.op);
+  if (setup.options.kernel != "builtin" || !found)
+    if (Prepared user = kernel_inside_autograd(setup); user.compute || !user.why_not.empty()) return user;
+  if (const auto reason = why_not_empty(setup)) return refuse("{}", *reason);
   Prepared prepared = found ? (*found)(setup) : refuse("no ATen function stands for it");
-  if (!prepared.why_not.empty() && setup.options.fallback == Fallback::reference)
+  const bool of_user = !found && !registry_origin(operators::kind, setup.node.op).empty();
+  if (!prepared.why_not.empty() && (of_user || setup.options.fallback == Fallback::reference))
     return operator_inside_autograd(setup);
   return prepared;
 }

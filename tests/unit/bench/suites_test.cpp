@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <map>
 
 #include "d5/bench/session.hpp"
@@ -29,6 +30,22 @@ TEST_F(Suites, EveryRowIsACase) {
     EXPECT_THAT(problems, testing::IsEmpty()) << name;
     EXPECT_FALSE(load_suite(name).about.empty()) << name;
   }
+}
+
+// Whatever a row does to its operator, it is named and the others are cases.
+TEST_F(Suites, BadRowsAreNamedAndTheOthersAreCases) {
+  const std::string file = testing::TempDir() + "bad-rows.csv";
+  std::ofstream(file) << "operator,shape,threads\nRelu,2x3,1\n5,2x3,1\nRelu,2x3,\xff\nScatterND,4611686018427387904,1\n"
+                         "Gather,0x3,1\nRelu,4,1\n";
+  Recipe recipe{.kind = "op", .blocks = {{.values = {{"suite", file}}}}};
+  const auto problems = resolve_suites(
+      recipe, [](const Json& fields) { return bench_of(fields).complete(fields); },
+      [](const Json& fields) { bench_of(fields).check_case(fields); });
+  ASSERT_EQ(problems.size(), 4u);
+  EXPECT_THAT(problems[0], testing::HasSubstr("bad-rows.csv:3:1: [op] operator is 5; a name is wanted"));
+  EXPECT_THAT(problems[1], testing::HasSubstr("bad-rows.csv:4:10:"));
+  EXPECT_THAT(problems[3], testing::HasSubstr("of an empty axis none is legal"));
+  EXPECT_EQ(recipe.blocks.size(), 2u);
 }
 
 // The counts that DeepBench publishes.

@@ -186,5 +186,10 @@ TEST(Suite, ARecipeNamesOneAndPlacesStayRight) {
   EXPECT_THAT(error_of([&] { expand(recipe, complete); }), StartsWith("[recipe] r.toml:7:1:"));
 }
 
+TEST(Suite, AColumnThatSaysWhatRowsAreIsRefused) {
+  EXPECT_THAT(error_of([] { parse_suite("operator,kind\nRelu,net\n", "k.csv"); }),
+              HasSubstr("k.csv:1:10: a column 'kind'"));
+}
+
 }  // namespace
 }  // namespace d5

@@ -29,7 +29,7 @@ Slices::Slices(const KernelSetup& setup) : place_("[" + setup.node.op + "]") {
   axis_size_ = x[axis];
   axis_stride_ = strides[axis];
   if (setup.node.op == "Gather") {
-    length_ = axis_stride_;
+    length_ = x.elements(axis + 1, x.rank());
     count_ = x.elements(0, axis) * indices_;
     return;
   }
