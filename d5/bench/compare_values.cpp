@@ -63,11 +63,11 @@ std::string tensor_difference(const Tensor& stored, const Tensor& value, const V
 }  // namespace
 
 std::string difference(const GraphValue& stored, const GraphValue& value, const ValueTolerance& tolerance) {
-  if (stored.kind != value.kind || stored.items.size() != value.items.size())
+  if (stored.kind != value.kind || stored.items().size() != value.items().size())
     return fmt::format("{} came out, stored is {}", to_string(value), to_string(stored));
   if (stored.kind == ValueKind::tensor) return tensor_difference(stored.tensor, value.tensor, tolerance);
-  for (size_t i = 0; i < stored.items.size(); ++i)
-    if (const std::string inner = difference(stored.items[i], value.items[i], tolerance); !inner.empty())
+  for (size_t i = 0; i < stored.items().size(); ++i)
+    if (const std::string inner = difference(stored.items()[i], value.items()[i], tolerance); !inner.empty())
       return fmt::format("entry {}: {}", i, inner);
   return "";
 }

@@ -104,9 +104,12 @@ DataSet read_data_set(const fs::path& folder, const Graph& graph) {
     const bool old = kind == ValueKind::tensor && is_old_bf16(value, declared_output(graph, i).dtype);
     set.outputs.push_back(old ? as_bf16(value) : value);
   }
-  if (set.outputs.size() > graph.outputs.size())
+  if (set.outputs.empty() || set.outputs.size() != graph.outputs.size())
     throw Error("[onnx] {}: {} outputs are stored, the network has {}", folder.string(), set.outputs.size(),
                 graph.outputs.size());
+  for (const GraphInput& input : graph.inputs)
+    if (!set.inputs.contains(input.name) && !graph.initial.contains(input.name))
+      throw Error("[onnx] {}: input '{}' is not stored", folder.string(), input.name);
   return set;
 }
 
@@ -134,9 +137,14 @@ ValueTolerance tolerance_of(const fs::path& folder, const Graph& graph, const Da
   std::ifstream file(folder / "data.json");
   if (!file) return tolerance;
   const Json json = Json::parse(file, nullptr, false);
-  if (!json.is_object()) return tolerance;
-  tolerance.relative = json.value("rtol", tolerance.relative);
-  tolerance.absolute = json.value("atol", tolerance.absolute);
+  if (!json.is_object()) throw Error("[onnx] {}: data.json is no object of JSON", folder.string());
+  for (const auto& [key, value] : {std::pair{"rtol", &tolerance.relative}, {"atol", &tolerance.absolute}}) {
+    if (!json.contains(key)) continue;
+    if (!json[key].is_number() || json[key].get<double>() < 0)
+      throw Error("[onnx] {}: data.json has the {} {}; a number from 0 is wanted", folder.string(), key,
+                  json[key].dump());
+    *value = json[key].get<double>();
+  }
   return tolerance;
 }
 
@@ -425,7 +433,7 @@ std::vector<fs::path> find_onnx_tests(const fs::path& folder) {
 std::vector<Json> onnx_test_cases(const fs::path& folder, const std::vector<std::string>& backends) {
   std::vector<Json> cases;
   for (const fs::path& test : find_onnx_tests(folder)) {
-    const std::string relative = fs::relative(test, folder).string();
+    const std::string relative = test.lexically_relative(folder).string();  // links stay what they are called
     const std::string name = relative == "." ? fs::canonical(test).filename().string() : relative;
     for (const std::string& backend : backends)
       cases.push_back({{"kind", "onnx-test"}, {"test", name}, {"folder", test.string()}, {"backend", backend}});

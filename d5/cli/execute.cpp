@@ -33,19 +33,6 @@
 namespace d5 {
 namespace {
 
-void print_cases(const std::vector<Json>& cases, bool json) {
-  for (const Json& one : cases) std::cout << (json ? one.dump() : bench_of(one).rerun(one)) << "\n";
-}
-
-void write_csv(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".part";
-  std::ofstream(temporary) << text;
-  std::error_code error;
-  if (std::filesystem::file_size(temporary, error) != text.size() || error)
-    throw Error("[csv] {} cannot be written", path);
-  std::filesystem::rename(temporary, path);
-}
-
 int status_of(const std::vector<Record>& records) {
   for (const Record& record : records)
     if (record.status == "failed" || record.status == "error") return exit_failed;
@@ -94,6 +81,20 @@ int judge_all(const Recipe& recipe, const std::vector<Record>& records) {
 }
 
 }  // namespace
+
+void print_cases(const std::vector<Json>& cases, bool json) {
+  for (const Json& one : cases)
+    std::cout << (json ? one.dump(-1, ' ', false, Json::error_handler_t::replace) : bench_of(one).rerun(one)) << "\n";
+}
+
+void write_csv(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".part";
+  std::ofstream(temporary) << text;
+  std::error_code error;
+  if (std::filesystem::file_size(temporary, error) != text.size() || error)
+    throw Error("[csv] {} cannot be written", path);
+  std::filesystem::rename(temporary, path);
+}
 
 std::string option_name(std::string field) {
   std::ranges::replace(field, '_', '-');

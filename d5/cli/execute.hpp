@@ -36,6 +36,10 @@ int execute(const Recipe&, const RunFlags&, const Hooks& = {});
 
 std::string option_name(std::string field);  // "trans_a" is given as --trans-a
 
+// What --mode list prints: the command of each case, or with `json` its fields.
+void print_cases(const std::vector<Json>& cases, bool json);
+void write_csv(const std::string& path, const std::string& text);
+
 // The environment, with what each backend takes on the disk and the roofline that this machine is known by.
 Record environment_of(const std::vector<Json>& cases);
 std::string default_folder(const std::string& name);  // results/TIME-NAME, one that is not there yet

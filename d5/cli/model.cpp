@@ -45,12 +45,15 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
+// Names in a file may be no UTF-8.
+constexpr auto any_text = nlohmann::json::error_handler_t::replace;
+
 void show_json(const Graph& graph, const NetworkSummary& summary) {
   for (const LayerSummary& layer : summary.layers)
     std::cout << nlohmann::json{{"layer", layer.name},      {"operator", layer.op},
                                 {"outputs", layer.outputs}, {"parameters", layer.parameters},
                                 {"flops", layer.flops},     {"bytes", layer.bytes}}
-                     .dump()
+                     .dump(-1, ' ', false, any_text)
               << "\n";
   std::cout << nlohmann::json{{"network", graph.name},
                               {"parameters", summary.parameters},
@@ -61,7 +64,7 @@ void show_json(const Graph& graph, const NetworkSummary& summary) {
                               {"activation_bytes", summary.activation_bytes},
                               {"peak_activation_bytes", summary.peak_bytes},
                               {"unknown", summary.unknown}}
-                   .dump()
+                   .dump(-1, ' ', false, any_text)
             << "\n";
 }
 
@@ -103,7 +106,8 @@ int show(const ModelFlags& flags) {
       summary.layers.size(), count_text(summary.parameters), bytes_text(summary.parameter_bytes),
       bytes_text(summary.constant_bytes), count_text(summary.flops), bytes_text(summary.bytes),
       bytes_text(summary.activation_bytes), bytes_text(summary.peak_bytes));
-  if (!summary.unknown.empty()) std::cout << "shapes are not all known: " << summary.unknown << "\n";
+  if (!summary.unknown.empty())
+    std::cout << "shapes are not all known: " << flags.network << ": " << summary.unknown << "\n";
   return exit_passed;
 }
 
@@ -118,10 +122,20 @@ int export_network(const ModelFlags& flags) {
   return exit_passed;
 }
 
+// Status 1 says that networks differ: one that cannot be read is another status.
+Graph open_to_compare(const std::string& network, const ModelFlags& flags) {
+  try {
+    return flags.as_read ? read_onnx(network) : open_network(network, flags.open);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    throw UsageError("[model] '{}' cannot be compared: {}", network, error.what());
+  }
+}
+
 int diff(const ModelFlags& flags) {
-  const auto lines = flags.as_read
-                         ? differences(read_onnx(flags.network), read_onnx(flags.other))
-                         : differences(open_network(flags.network, flags.open), open_network(flags.other, flags.open));
+  const Graph first = open_to_compare(flags.network, flags), second = open_to_compare(flags.other, flags);
+  const auto lines = differences(first, second);
   for (const std::string& line : lines) std::cout << line << "\n";
   if (lines.empty()) fmt::print(stderr, "no difference\n");
   return lines.empty() ? exit_passed : exit_failed;
@@ -152,7 +166,8 @@ RunCommand add_model(CLI::App& program, const std::vector<std::string>& argument
   static constexpr Action actions[] = {
       {"show", "Layers, shapes, parameters, operations, memory", show},
       {"export", "Write the network as an ONNX file", export_network},
-      {"diff", "What differs between two networks; exit status 1 where anything does", diff},
+      {"diff", "What differs between two networks; exit status 1 where anything does, 2 where one cannot be read",
+       diff},
       {"dot", "A drawing for Graphviz", dot},
   };
   // The networks named decide which options exist, so they are looked for before parsing.

@@ -9,6 +9,7 @@
 #include "d5/cli/command.hpp"
 #include "d5/cli/interrupt.hpp"
 #include "d5/cli/progress.hpp"
+#include "d5/report/csv.hpp"
 #include "d5/report/jsonl.hpp"
 
 namespace d5 {
@@ -28,10 +29,15 @@ int run_onnx_tests(const std::string& folder, const std::vector<std::string>& ba
   check_backends(backends);
   const std::vector<Json> cases = onnx_test_cases(folder, backends);
   RunOptions options = run_options(flags, Json::object());
-  options.depth = Depth::check;
+  if (options.depth == Depth::list) {
+    print_cases(cases, flags.json);
+    return exit_passed;
+  }
+  options.depth = std::min(options.depth, Depth::check);
   const Record environment = environment_of(cases);
   RecordWriter writer(flags.folder.empty() ? default_folder("onnx-tests") : flags.folder);
   writer.write(environment);
+  if (flags.json) std::cout << to_line(environment) << "\n" << std::flush;
   std::vector<Record> records;
   ProgressBar bar(flags.quiet || flags.json);
   run_cases(
@@ -54,6 +60,7 @@ int run_onnx_tests(const std::string& folder, const std::vector<std::string>& ba
   bar.clear();
   writer.close();
   if (!flags.json) std::cout << onnx_tests_table(records) << std::flush;
+  if (!flags.csv.empty()) write_csv(flags.csv, csv_text(records));
   if (!flags.quiet) fmt::print(stderr, "records: {}\n", writer.path());
   if (was_interrupted()) return exit_interrupted;
   const bool wrong = std::ranges::any_of(

@@ -44,7 +44,14 @@ Graph open_network(const std::string& name, const OpenOptions& options) {
   if (!std::filesystem::exists(name))
     throw UsageError("[model] '{}' is neither a file nor a built-in network (see 'd5 list networks')", name);
   if (options.training) throw UsageError("[model] --training is for built-in networks; '{}' is a file", name);
-  Graph graph = modernise(read_onnx(name));
+  const Graph read = read_onnx(name);
+  Graph graph = [&] {
+    try {
+      return modernise(read);
+    } catch (const Error& error) {  // names the graph and the node
+      throw error.within("[model] " + name);
+    }
+  }();
   if (graph.name.empty()) graph.name = std::filesystem::path(name).stem().string();
   bind_sizes(graph, parse_sizes(options.sizes));
   return graph;

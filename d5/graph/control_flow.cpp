@@ -17,7 +17,7 @@ bool truth(const GraphValue& value, const char* what) {
 }
 
 std::vector<GraphValue> run_if(const ValueCall& call) {
-  const bool condition = truth(call.inputs.at(0), "the condition");
+  const bool condition = truth(call.input(0), "the condition");
   return call.evaluator.run_body(call.body(condition ? "then_branch" : "else_branch"), {}, &call.scope);
 }
 
@@ -51,7 +51,7 @@ std::vector<GraphValue> run_loop(const ValueCall& call) {
   std::vector<std::vector<Tensor>> grown(body.outputs.size() - carried - 1);
   size_t grown_bytes = 0;
   for (int64_t i = 0; i < most && goes_on; ++i) {
-    if (i == call.evaluator.options().most_iterations) throw CannotRun("more than {} iterations", i);
+    call.evaluator.count_iteration();
     std::vector<GraphValue> inputs{Tensor::from<int64_t>({}, {i}), Tensor::from<bool>({}, {goes_on})};
     inputs.insert(inputs.end(), std::make_move_iterator(values.begin()), std::make_move_iterator(values.end()));
     auto made = call.evaluator.run_body(body, std::move(inputs), &call.scope);
@@ -77,7 +77,8 @@ std::vector<int64_t> numbers(const ValueCall& call, const char* attribute, size_
 }
 
 // Inputs: states that are carried on, then tensors that are gone through along an axis, one entry an iteration.
-std::vector<GraphValue> scan(const ValueCall& call, const std::vector<GraphValue>& inputs) {
+std::vector<GraphValue> run_scan(const ValueCall& call) {
+  const std::vector<GraphValue>& inputs = call.inputs;
   const Graph& body = call.body("body");
   const auto scanned = static_cast<size_t>(call.node.attributes.integer("num_scan_inputs", 0));
   if (scanned < 1 || scanned > inputs.size())
@@ -103,7 +104,7 @@ std::vector<GraphValue> scan(const ValueCall& call, const std::vector<GraphValue
   std::vector<GraphValue> values(inputs.begin(), inputs.begin() + static_cast<long>(states));
   std::vector<std::vector<Tensor>> grown(grown_count);
   for (Index i = 0; i < length; ++i) {
-    if (i == call.evaluator.options().most_iterations) throw CannotRun("more than {} iterations", i);
+    call.evaluator.count_iteration();
     auto given = std::move(values);
     for (size_t k = 0; k < scanned; ++k)
       given.emplace_back(take_index(inputs[states + k].as_tensor(), along[k], directions[k] ? length - 1 - i : i));
@@ -121,38 +122,21 @@ std::vector<GraphValue> scan(const ValueCall& call, const std::vector<GraphValue
   return values;
 }
 
-// Of opset 8: axis 0 of all values counts samples, each of which is gone through on its own.
-std::vector<GraphValue> run_scan(const ValueCall& call) {
-  if (!call.node.attributes.flag("batched", false)) return scan(call, call.inputs);
-  const Tensor& first = call.inputs.at(0).as_tensor();
-  if (first.shape().rank() == 0 || first.shape()[0] == 0) throw Error("there are no samples");
-  std::vector<std::vector<Tensor>> by_output;
-  for (Index sample = 0; sample < first.shape()[0]; ++sample) {
-    std::vector<GraphValue> inputs;
-    for (const GraphValue& input : call.inputs) inputs.emplace_back(take_index(input.as_tensor(), 0, sample));
-    const auto made = scan(call, inputs);
-    by_output.resize(made.size());
-    for (size_t i = 0; i < made.size(); ++i) by_output[i].push_back(made[i].as_tensor());
-  }
-  std::vector<GraphValue> results;
-  for (const auto& samples : by_output) results.emplace_back(stack(samples, 0));
-  return results;
-}
-
 // The body for every entry of the first sequence; further sequences give their entry, tensors stay what they are.
 std::vector<GraphValue> run_sequence_map(const ValueCall& call) {
   const Graph& body = call.body("body");
-  const size_t count = call.inputs.at(0).as_sequence().size();
+  const size_t count = call.input(0).as_sequence().size();
   std::vector<std::vector<GraphValue>> made(body.outputs.size());
   for (size_t i = 0; i < count; ++i) {
+    call.evaluator.count_iteration();
     std::vector<GraphValue> inputs;
     for (const GraphValue& input : call.inputs) {
-      if (input.kind == ValueKind::sequence && input.items.size() != count)
-        throw Error("sequences of {} and {} entries", count, input.items.size());
-      inputs.push_back(input.kind == ValueKind::sequence ? input.items[i] : input);
+      if (input.kind == ValueKind::sequence && input.items().size() != count)
+        throw Error("sequences of {} and {} entries", count, input.items().size());
+      inputs.push_back(input.kind == ValueKind::sequence ? input.items()[i] : input);
     }
     auto results = call.evaluator.run_body(body, std::move(inputs), &call.scope);
-    for (size_t k = 0; k < results.size(); ++k) made[k].push_back(std::move(results[k]));
+    for (size_t k = 0; k < results.size(); ++k) made[k].emplace_back(results[k].as_tensor());
   }
   std::vector<GraphValue> sequences;
   for (auto& items : made) sequences.push_back(GraphValue::sequence(std::move(items)));

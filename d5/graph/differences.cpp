@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "d5/core/convert.hpp"
+#include "d5/graph/onnx/declared.hpp"
 
 namespace d5 {
 namespace {
@@ -77,6 +78,7 @@ std::string list(const std::vector<std::string>& names) { return fmt::format("{}
 void compare_nodes(const Node& a, const Node& b, Lines& lines) {
   const std::string node = fmt::format("node '{}'", a.name);
   if (a.op != b.op) lines.push_back(fmt::format("{}: {} and {}", node, a.op, b.op));
+  if (a.references != b.references) lines.push_back(fmt::format("{}: takes other attributes of its function", node));
   if (a.inputs != b.inputs) lines.push_back(fmt::format("{}: reads {} and {}", node, list(a.inputs), list(b.inputs)));
   if (a.outputs != b.outputs)
     lines.push_back(fmt::format("{}: makes {} and {}", node, list(a.outputs), list(b.outputs)));
@@ -90,22 +92,58 @@ std::string input_text(const GraphInput& input) {
 }
 
 // By name; nodes without one by their place.
-std::map<std::string, const Node*> by_name(const Graph& graph) {
-  std::map<std::string, const Node*> nodes;
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    const std::string& name = graph.nodes[n].name;
-    nodes[name.empty() || nodes.contains(name) ? fmt::format("{}#{}", name, n) : name] = &graph.nodes[n];
+std::map<std::string, const Node*> by_name(const std::vector<Node>& nodes) {
+  std::map<std::string, const Node*> named;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const std::string& name = nodes[n].name;
+    named[name.empty() || named.contains(name) ? fmt::format("{}#{}", name, n) : name] = &nodes[n];
   }
-  return nodes;
+  return named;
+}
+
+void compare_all_nodes(const std::vector<Node>& a, const std::vector<Node>& b, Lines& lines) {
+  walk("node", by_name(a), by_name(b), lines,
+       [&](const std::string&, const Node* x, const Node* y) { compare_nodes(*x, *y, lines); });
+}
+
+void compare_opsets(const std::map<std::string, int64_t>& a, const std::map<std::string, int64_t>& b, Lines& lines) {
+  walk("opset", a, b, lines, [&](const std::string& domain, int64_t x, int64_t y) {
+    if (x != y) lines.push_back(fmt::format("opset '{}': {} and {}", domain, x, y));
+  });
+}
+
+void compare_functions(const Graph& a, const Graph& b, Lines& lines) {
+  std::map<std::string, const Function*> functions, other_functions;
+  for (const Function& function : a.functions) functions[function.op] = &function;
+  for (const Function& function : b.functions) other_functions[function.op] = &function;
+  walk("function", functions, other_functions, lines,
+       [&](const std::string& name, const Function* x, const Function* y) {
+         Lines inside;
+         compare_opsets(x->opsets, y->opsets, inside);
+         if (x->inputs != y->inputs)
+           inside.push_back(fmt::format("inputs: {} and {}", list(x->inputs), list(y->inputs)));
+         if (x->outputs != y->outputs)
+           inside.push_back(fmt::format("outputs: {} and {}", list(x->outputs), list(y->outputs)));
+         compare_attributes("defaults", x->defaults, y->defaults, inside);
+         compare_all_nodes(x->nodes, y->nodes, inside);
+         for (const std::string& line : inside) lines.push_back(fmt::format("function '{}': {}", name, line));
+       });
+}
+
+// What the files say of outputs, where both say something.
+void compare_declared_outputs(const Graph& a, const Graph& b, Lines& lines) {
+  if (a.outputs != b.outputs) return;
+  const auto x = declared_outputs(a), y = declared_outputs(b);
+  for (size_t i = 0; i < x.size(); ++i)
+    if (x[i].kind != ValueKind::other && y[i].kind != ValueKind::other && input_text(x[i]) != input_text(y[i]))
+      lines.push_back(fmt::format("output '{}': {} and {}", x[i].name, input_text(x[i]), input_text(y[i])));
 }
 
 }  // namespace
 
 std::vector<std::string> differences(const Graph& a, const Graph& b) {
   Lines lines;
-  walk("opset", a.opsets, b.opsets, lines, [&](const std::string& domain, int64_t x, int64_t y) {
-    if (x != y) lines.push_back(fmt::format("opset '{}': {} and {}", domain, x, y));
-  });
+  compare_opsets(a.opsets, b.opsets, lines);
   std::map<std::string, const GraphInput*> inputs, other_inputs;
   for (const GraphInput& input : a.inputs) inputs[input.name] = &input;
   for (const GraphInput& input : b.inputs) other_inputs[input.name] = &input;
@@ -114,8 +152,9 @@ std::vector<std::string> differences(const Graph& a, const Graph& b) {
       lines.push_back(fmt::format("input '{}': {} and {}", name, input_text(*x), input_text(*y)));
   });
   if (a.outputs != b.outputs) lines.push_back(fmt::format("outputs: {} and {}", list(a.outputs), list(b.outputs)));
-  walk("node", by_name(a), by_name(b), lines,
-       [&](const std::string&, const Node* x, const Node* y) { compare_nodes(*x, *y, lines); });
+  compare_declared_outputs(a, b, lines);
+  compare_all_nodes(a.nodes, b.nodes, lines);
+  compare_functions(a, b, lines);
   compare_tensors("constant", a.constants, b.constants, lines);
   compare_tensors("initial value", a.initial, b.initial, lines);
   walk("metadata", a.metadata, b.metadata, lines,

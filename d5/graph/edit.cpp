@@ -164,11 +164,12 @@ size_t remove_dead(Graph& graph) {
   return removed;
 }
 
-void sort_nodes(Graph& graph, const std::set<std::string>& outside) {
+void sort_nodes(Graph& graph, const std::function<bool(const std::string& value)>& outside) {
   const size_t count = graph.nodes.size();
-  std::set<std::string> given = outside;
+  std::set<std::string> given;
   for (const GraphInput& input : graph.inputs) given.insert(input.name);
   for (const auto& [name, tensor] : graph.constants) given.insert(name);
+  const auto is_given = [&](const std::string& value) { return given.contains(value) || (outside && outside(value)); };
 
   std::unordered_map<std::string, size_t> producer;
   for (size_t n = 0; n < count; ++n)
@@ -177,7 +178,7 @@ void sort_nodes(Graph& graph, const std::set<std::string>& outside) {
       if (const auto [found, is_new] = producer.emplace(output, n); !is_new)
         throw Error("[graph] {}: '{}' is made by {} and by {}", graph.name, output, describe(graph, found->second),
                     describe(graph, n));
-      if (given.contains(output) && !outside.contains(output))
+      if (given.contains(output))
         throw Error("[graph] {}: '{}' is an input or a constant, but {} makes it", graph.name, output,
                     describe(graph, n));
     }
@@ -189,7 +190,7 @@ void sort_nodes(Graph& graph, const std::set<std::string>& outside) {
       if (const auto found = producer.find(value); found != producer.end()) {
         readers[found->second].push_back(n);
         ++missing[n];
-      } else if (!given.contains(value)) {
+      } else if (!is_given(value)) {
         throw Error("[graph] {}: {} reads '{}', which nobody makes", graph.name, describe(graph, n), value);
       }
     }
@@ -227,7 +228,7 @@ void sort_nodes(Graph& graph, const std::set<std::string>& outside) {
   for (const size_t n : order) sorted.push_back(std::move(graph.nodes[n]));
   graph.nodes = std::move(sorted);
   for (const std::string& output : graph.outputs)
-    if (!producer.contains(output) && !given.contains(output))
+    if (!producer.contains(output) && !is_given(output))
       throw Error("[graph] {}: output '{}' is made by no node", graph.name, output);
 }
 

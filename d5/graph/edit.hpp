@@ -45,7 +45,7 @@ size_t remove_dead(Graph&);
 
 // Nodes in an order in which they can run, as near to the given one as possible. Error names the nodes of a cycle, a
 // value that two nodes make, and one that nobody makes. `outside`: values that graphs around it have.
-void sort_nodes(Graph&, const std::set<std::string>& outside = {});
+void sort_nodes(Graph&, const std::function<bool(const std::string& value)>& outside = {});
 
 // The nodes of a body for use in the graph around it: its inputs are the values `inputs`, names of its own get fresh
 // ones, with `prefix` in front.

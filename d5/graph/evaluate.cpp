@@ -89,6 +89,11 @@ GraphValue ValueScope::find(const std::string& name) const {
   throw Error("value '{}' is used but nobody makes it", name);
 }
 
+const GraphValue& ValueCall::input(size_t i) const {
+  if (!has(i)) throw Error("input {} is missing", i);
+  return inputs[i];
+}
+
 const Graph& ValueCall::body(const char* attribute) const {
   const auto found = node.attributes.graph(attribute);
   if (!found) throw Error("it has no {}", attribute);
@@ -131,7 +136,19 @@ Evaluator::Evaluator(const Graph& graph, EvaluateOptions options) : graph_(graph
   if (const auto reason = unknown_operator(graph)) throw CannotRun("[graph] {}: {}", graph.name, *reason);
 }
 
+void Evaluator::count_iteration() {
+  if (iterations_++ == options_.most_iterations)
+    throw Error("more than {} iterations of all loops", options_.most_iterations);
+}
+
+void Evaluator::count_entries(size_t count) {
+  entries_ += static_cast<int64_t>(count);
+  if (entries_ > options_.most_entries)
+    throw Error("more than {} entries of sequences are copied", options_.most_entries);
+}
+
 std::vector<GraphValue> Evaluator::run(const std::map<std::string, GraphValue>& inputs) {
+  iterations_ = entries_ = 0;
   ValueScope scope{.graph = &graph_};
   for (const GraphInput& input : graph_.inputs) {
     const auto given = inputs.find(input.name);

@@ -19,7 +19,8 @@
 namespace d5 {
 
 struct EvaluateOptions {
-  int64_t most_iterations = 1'000'000;  // of one loop
+  int64_t most_iterations = 1'000'000;  // of all loops in one run
+  int64_t most_entries = 100'000'000;   // of sequences that are copied to be changed, in one run
   size_t most_bytes = size_t{8} << 30;  // of all values alive in one graph, and of one result in double
   Position position = {};               // keys random numbers
   std::function<void(const Node&)> begin = {}, end = {};  // around every node, bodies included
@@ -48,6 +49,9 @@ class Evaluator {
   std::vector<GraphValue> run_body(const Graph& body, std::vector<GraphValue> inputs, const ValueScope* outer);
 
   EvaluateOptions& options() { return options_; }
+  // Of the run that goes on; Error beyond the most.
+  void count_iteration();
+  void count_entries(size_t);
 
  private:
   struct Plan {
@@ -60,6 +64,7 @@ class Evaluator {
 
   const Graph& graph_;
   EvaluateOptions options_;
+  int64_t iterations_ = 0, entries_ = 0;
   std::map<const Graph*, Plan> plans_;
 };
 
@@ -75,6 +80,7 @@ struct ValueCall {
   const ValueScope& scope;
 
   bool has(size_t i) const { return i < inputs.size() && !node.inputs[i].empty(); }
+  const GraphValue& input(size_t i) const;         // Error where it is not there
   const Graph& body(const char* attribute) const;  // Error where it has none
 };
 using ValueFunction = std::vector<GraphValue> (*)(const ValueCall&);

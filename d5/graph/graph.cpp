@@ -13,7 +13,8 @@ std::unique_ptr<Operator> make_operator(const Node& node) {
   const OperatorEntry* entry = find_registered<operators>(node.op);
   if (!entry && find_value_function(node.op))
     throw CannotRun("{} has values that are no tensors, or a body; reference alone runs it", node.op);
-  return (entry ? *entry : registered<operators>(node.op)).make(node.attributes);
+  if (!entry) throw CannotRun("operator {} is not supported", node.op);
+  return entry->make(node.attributes);
 }
 
 std::vector<TensorSpec> specs_of(const Specs& specs, const std::vector<std::string>& names) {

@@ -9,6 +9,7 @@
 #include "d5/graph/edit.hpp"
 #include "d5/graph/evaluate.hpp"
 #include "d5/graph/modern/rewrite.hpp"
+#include "d5/graph/onnx/opsets.hpp"
 #include "d5/graph/onnx/own_operators.hpp"
 
 namespace d5 {
@@ -33,10 +34,10 @@ struct Scope {
     }
     return nullptr;
   }
-  std::set<std::string> all_names() const {
-    std::set<std::string> all;
-    for (const Scope* scope = this; scope; scope = scope->outer) all.insert(scope->names.begin(), scope->names.end());
-    return all;
+  bool sees(const std::string& value) const {
+    for (const Scope* scope = this; scope; scope = scope->outer)
+      if (scope->names.contains(value)) return true;
+    return false;
   }
 };
 
@@ -59,7 +60,7 @@ class Modernizer {
 
   Graph run(Graph graph, const Opsets& opsets, const Scope* outer, int depth) {
     if (depth > deepest) throw Error("[graph] {}: bodies are nested more than {} deep", graph.name, deepest);
-    sort_nodes(graph, outer ? outer->all_names() : std::set<std::string>());
+    sort_nodes(graph, [&](const std::string& value) { return outer && outer->sees(value); });
     Scope scope{.outer = outer, .specs = {}, .names = {}};
     for (const GraphInput& input : graph.inputs) {
       scope.names.insert(input.name);
@@ -76,6 +77,8 @@ class Modernizer {
     while (!left.empty()) {
       Called call = std::move(left.front());
       left.pop_front();
+      if (++nodes_ > most_nodes)
+        throw Error("[graph] {}: it has more than {} nodes, calls of functions among them", graph.name, most_nodes);
       const std::string place = fmt::format("[graph] {}: node '{}' ({})", graph.name, call.node.name, call.node.op);
       try {
         restore_own_operator(call.node);
@@ -89,7 +92,6 @@ class Modernizer {
       } catch (const Error& error) {
         throw Error(placed(place, error));
       }
-      if (++nodes_ > most_nodes) throw Error("[graph] {}: it has more than {} nodes", graph.name, most_nodes);
     }
     name_nodes(graph);
     graph.opsets.erase("");
@@ -129,7 +131,9 @@ class Modernizer {
 
   // The body in place of the call: names of its own get fresh ones, those of its inputs and outputs the caller's.
   void expand(const Function& function, const Called& call, std::deque<Called>& left) {
-    if (call.depth >= deepest) throw Error("functions call each other more than {} deep", deepest);
+    // Without the place of the node: its name is as long as the way there.
+    if (call.depth >= deepest)
+      throw Error("[graph] function '{}' and others call each other more than {} deep", function.op, deepest);
     if (call.node.inputs.size() > function.inputs.size() || call.node.outputs.size() > function.outputs.size())
       throw Error("{} inputs and {} outputs; the function has {} and {}", call.node.inputs.size(),
                   call.node.outputs.size(), function.inputs.size(), function.outputs.size());
@@ -227,11 +231,13 @@ class Modernizer {
 
   static void name_nodes(Graph& graph) {
     std::set<std::string> names;
+    std::map<std::string, size_t> counters;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       Node& node = graph.nodes[n];
       if (node.name.empty()) node.name = fmt::format("{}_{}", node.op, n);
       std::string name = node.name;
-      for (size_t i = 2; !names.insert(name).second; ++i) name = fmt::format("{}_{}", node.name, i);
+      for (size_t& i = counters.try_emplace(name, 1).first->second; !names.insert(name).second;)
+        name = fmt::format("{}_{}", node.name, ++i);
       node.name = name;
     }
   }
@@ -241,6 +247,13 @@ class Modernizer {
   std::map<std::string, size_t> counters_;
   size_t nodes_ = 0;
 };
+
+// What a later opset means by its words is not known.
+void check_known(const std::string& name, const Opsets& opsets) {
+  if (const auto own = opsets.find(""); own != opsets.end() && own->second > newest_opset)
+    throw CannotRun("[graph] {}: opset {} is not supported; {} is the newest that is known", name, own->second,
+                    newest_opset);
+}
 
 }  // namespace
 
@@ -259,6 +272,8 @@ std::optional<std::string> unknown_operator_as_read(const Graph& graph) {
 }
 
 Graph modernise(const Graph& graph) {
+  check_known(graph.name, graph.opsets);
+  for (const Function& function : graph.functions) check_known(graph.name, function.opsets);
   if (graph.opsets.empty()) {
     Graph sorted = graph;
     sort_nodes(sorted);

@@ -10,7 +10,7 @@ namespace {
 using Values = std::vector<GraphValue>;
 
 Index integer_at(const ValueCall& call, size_t i) {
-  const Tensor& tensor = call.inputs[i].as_tensor();
+  const Tensor& tensor = call.input(i).as_tensor();
   if (tensor.elements() != 1 || (tensor.dtype() != DType::i32 && tensor.dtype() != DType::i64))
     throw Error("input {} is {}; one integer is wanted", i, to_string(call.inputs[i]));
   return integers(tensor)[0];
@@ -25,26 +25,38 @@ size_t position(Index given, size_t size, Index last) {
 
 Values empty(const ValueCall&) { return {GraphValue::sequence({})}; }
 
-Values construct(const ValueCall& call) { return {GraphValue::sequence(call.inputs)}; }
+// Of tensors alone: sequences of sequences have no such operators.
+Values construct(const ValueCall& call) {
+  std::vector<GraphValue> items;
+  for (size_t i = 0; i < call.inputs.size(); ++i) items.emplace_back(call.input(i).as_tensor());
+  return {GraphValue::sequence(std::move(items))};
+}
 
 Values at(const ValueCall& call) {
-  const auto& items = call.inputs.at(0).as_sequence();
+  const auto& items = call.input(0).as_sequence();
   return {items[position(integer_at(call, 1), items.size(), static_cast<Index>(items.size()) - 1)]};
 }
 
+std::vector<GraphValue> copied(const ValueCall& call) {
+  const auto& items = call.input(0).as_sequence();
+  call.evaluator.count_entries(items.size());
+  return items;
+}
+
 Values insert(const ValueCall& call) {
-  auto items = call.inputs.at(0).as_sequence();
-  const GraphValue& value = call.inputs.at(1);
+  auto items = copied(call);
+  const GraphValue& value = call.input(1);
+  const Tensor& tensor = value.as_tensor();
   const size_t where =
       call.has(2) ? position(integer_at(call, 2), items.size(), static_cast<Index>(items.size())) : items.size();
-  if (!items.empty() && items[0].kind == ValueKind::tensor && items[0].tensor.dtype() != value.as_tensor().dtype())
+  if (!items.empty() && items[0].kind == ValueKind::tensor && items[0].tensor.dtype() != tensor.dtype())
     throw Error("{} cannot be put among {}", to_string(value), to_string(items[0]));
   items.insert(items.begin() + static_cast<long>(where), value);
   return {GraphValue::sequence(std::move(items))};
 }
 
 Values erase(const ValueCall& call) {
-  auto items = call.inputs.at(0).as_sequence();
+  auto items = copied(call);
   const auto last = static_cast<Index>(items.size()) - 1;
   const size_t where = position(call.has(1) ? integer_at(call, 1) : last, items.size(), last);
   items.erase(items.begin() + static_cast<long>(where));
@@ -52,12 +64,12 @@ Values erase(const ValueCall& call) {
 }
 
 Values length(const ValueCall& call) {
-  return {Tensor::from<int64_t>({}, {static_cast<int64_t>(call.inputs.at(0).as_sequence().size())})};
+  return {Tensor::from<int64_t>({}, {static_cast<int64_t>(call.input(0).as_sequence().size())})};
 }
 
 // Without sizes: slices of one, whose axis may go. One size: as many of it as fit, and the rest. A list: those sizes.
 Values split_to_sequence(const ValueCall& call) {
-  const Tensor& x = call.inputs.at(0).as_tensor();
+  const Tensor& x = call.input(0).as_tensor();
   const size_t axis = valid_axis(call.node.attributes.integer("axis", 0), x.shape().rank(), "axis:");
   const Index size = x.shape()[axis];
   std::vector<Index> sizes;
@@ -84,7 +96,7 @@ Values split_to_sequence(const ValueCall& call) {
 
 Values concat_from_sequence(const ValueCall& call) {
   std::vector<Tensor> parts;
-  for (const GraphValue& item : call.inputs.at(0).as_sequence()) parts.push_back(item.as_tensor());
+  for (const GraphValue& item : call.input(0).as_sequence()) parts.push_back(item.as_tensor());
   if (parts.empty()) throw Error("the sequence is empty");
   const bool new_axis = call.node.attributes.flag("new_axis", false);
   const size_t rank = parts[0].shape().rank() + (new_axis ? 1 : 0);
@@ -97,15 +109,15 @@ Values optional(const ValueCall& call) {
 }
 
 Values has_element(const ValueCall& call) {
-  const bool has = call.has(0) && !(call.inputs[0].kind == ValueKind::optional && call.inputs[0].items.empty());
+  const bool has = call.has(0) && !(call.inputs[0].kind == ValueKind::optional && call.inputs[0].items().empty());
   return {Tensor::from<bool>({}, {has})};
 }
 
 Values get_element(const ValueCall& call) {
-  const GraphValue& value = call.inputs.at(0);
+  const GraphValue& value = call.input(0);
   if (value.kind != ValueKind::optional) return {value};
-  if (value.items.empty()) throw Error("the optional holds nothing");
-  return {value.items[0]};
+  if (value.items().empty()) throw Error("the optional holds nothing");
+  return {value.items()[0]};
 }
 
 constexpr ValueFunctionRow rows[] = {{"ConcatFromSequence", concat_from_sequence},

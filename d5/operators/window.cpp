@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace d5 {
 namespace {
 
 // Sizes beyond this are no window; below it no product of two of them overflows.
 constexpr Index most = (Index{1} << 31) - 1;
+// Taps and outputs of an axis are not both beyond this: whoever counts goes through the fewer of them.
+constexpr Index most_counted = Index{1} << 24;
 
 std::vector<Index> read(const Attributes& a, const std::string& name, size_t count, Index otherwise, Index least,
                         std::string_view place) {
@@ -80,6 +83,9 @@ Window::Window(const Attributes& a, std::span<const Index> sizes, std::span<cons
       // With ceil_mode a window may begin in the padding at the end: it does not count.
       if ((output[axis] - 1) * o.strides[i] >= sizes[i] + o.pads[i] && a.flag("ceil_mode", false)) --output[axis];
     }
+    if (std::min(kernel[axis], output[axis]) > most_counted)
+      throw Error("{} {} taps at each of {} places (axis {} of {}): one of the two may be more than {}", place,
+                  kernel[axis], output[axis], i, fmt::join(sizes, "x"), most_counted);
   }
 }
 
@@ -137,12 +143,20 @@ Window::Range Window::outputs(size_t axis, Index tap) const {
   return {first, std::min(last, output[axis])};
 }
 
+Window::Range Window::inside(size_t axis, Index o) const {
+  const Index from = source(axis, o, 0);
+  const Index first = from >= 0 ? 0 : ceil_div(-from, dilation[axis]);
+  const Index last = from >= input[axis] ? 0 : ceil_div(input[axis] - from, dilation[axis]);
+  return {first, std::min(last, kernel[axis])};
+}
+
 double Window::pairs() const {
   double product = 1;
   for (size_t axis = 0; axis < 3; ++axis) {
     double sum = 0;
-    for (Index t = 0; t < kernel[axis]; ++t) {
-      const Range range = outputs(axis, t);
+    const bool by_tap = kernel[axis] <= output[axis];
+    for (Index i = 0; i < std::min(kernel[axis], output[axis]); ++i) {
+      const Range range = by_tap ? outputs(axis, i) : inside(axis, i);
       sum += static_cast<double>(std::max<Index>(0, range.last - range.first));
     }
     product *= sum;
@@ -164,17 +178,22 @@ double Window::most_readers() const {
 }
 
 void Window::check_no_empty_window(std::string_view place) const {
-  for (size_t axis = 3 - rank_; axis < 3; ++axis)
-    for (Index o = 0; o < output[axis]; ++o) {
-      bool inside = false;
-      for (Index t = 0; t < kernel[axis] && !inside; ++t)
-        inside = source(axis, o, t) >= 0 && source(axis, o, t) < input[axis];
-      if (!inside)
+  for (size_t axis = 3 - rank_; axis < 3; ++axis) {
+    const auto check = [&](Index o) {
+      if (const Range taps = inside(axis, o); taps.first >= taps.last)
         throw Error(
             "{} the window of output {} along axis {} lies wholly in the padding (input {}, kernel {}, dilation {}, "
             "pad {})",
             place, o, axis - (3 - rank_), input[axis], kernel[axis], dilation[axis], pad[axis]);
-    }
+    };
+    // Of windows that begin before the input the first reaches least far; where taps can step over the input, the
+    // places where they meet it come again.
+    const Index before = std::min(output[axis], ceil_div(pad[axis], stride[axis]));
+    const Index different = dilation[axis] <= input[axis] ? 1 : dilation[axis] / std::gcd(stride[axis], dilation[axis]);
+    for (Index o = 0; o < std::min(before, different); ++o) check(o);
+    // Those that begin behind it come last.
+    if (const Index behind = ceil_div(input[axis] + pad[axis], stride[axis]); behind < output[axis]) check(behind);
+  }
 }
 
 std::vector<Parameter> window_parameters() {

@@ -42,7 +42,7 @@ class Window {
   // How many taps of one output read the input or its padding; with ceil_mode the last ones may lie beyond both.
   Index padded_taps(Index output_element) const;
 
-  // f(input_element, tap) for the taps of one output that read inside the input.
+  // f(input_element, tap) for the taps of one output that read inside the input, in the order of taps.
   template <class F>
   void for_each_tap(Index output_element, F&& f) const;
   // f(output_element, tap) for the outputs that read one input element.
@@ -62,6 +62,7 @@ class Window {
     Index first, last;
   };
   Range outputs(size_t axis, Index tap) const;  // those that read inside the input with this tap
+  Range inside(size_t axis, Index o) const;     // taps of an output that read inside the input; first >= last: none
   static std::array<Index, 3> position(Index element, const std::array<Index, 3>& sizes) {
     return {element / (sizes[1] * sizes[2]), element / sizes[2] % sizes[1], element % sizes[2]};
   }
@@ -78,14 +79,12 @@ std::vector<Index> window_sizes(const Attributes& values, const std::string& nam
 template <class F>
 void Window::for_each_tap(Index output_element, F&& f) const {
   const auto o = position(output_element, output);
-  Index tap = 0;
-  for (Index a = 0; a < kernel[0]; ++a)
-    for (Index b = 0; b < kernel[1]; ++b)
-      for (Index c = 0; c < kernel[2]; ++c, ++tap) {
-        const Index x = source(0, o[0], a), y = source(1, o[1], b), z = source(2, o[2], c);
-        if (x >= 0 && x < input[0] && y >= 0 && y < input[1] && z >= 0 && z < input[2])
-          f((x * input[1] + y) * input[2] + z, tap);
-      }
+  const Range as = inside(0, o[0]), bs = inside(1, o[1]), cs = inside(2, o[2]);
+  for (Index a = as.first; a < as.last; ++a)
+    for (Index b = bs.first; b < bs.last; ++b)
+      for (Index c = cs.first; c < cs.last; ++c)
+        f((source(0, o[0], a) * input[1] + source(1, o[1], b)) * input[2] + source(2, o[2], c),
+          (a * kernel[1] + b) * kernel[2] + c);
 }
 
 template <class F>

@@ -78,6 +78,42 @@ class OnnxTests(unittest.TestCase):
         (self.suite / "convolution/data.json").write_text('{"atol": 2.0, "rtol": 1e-3}')
         self.assertEqual(self.records()["convolution"]["status"], "passed")
 
+    def test_tolerances_are_numbers(self):
+        for text, reason in (('{"rtol": "x"}', 'the rtol "x"; a number'), ('{"atol": -1}', "the atol -1"), ("[", "no object")):
+            (self.suite / "convolution/data.json").write_text(text)
+            record = self.records(status=1)["convolution"]
+            self.assertEqual(record["status"], "error")
+            self.assertIn(reason, record["reason"])
+
+    def test_what_compares_nothing_is_an_error(self):
+        data = self.suite / "convolution/test_data_set_0"
+        (data / "output_0.pb").rename(self.root / "output")
+        record = self.records(status=1)["convolution"]
+        self.assertEqual(record["status"], "error")
+        self.assertIn("test_data_set_0: 0 outputs are stored, the network has 1", record["reason"])
+        (self.root / "output").rename(data / "output_0.pb")
+        (data / "input_0.pb").unlink()
+        record = self.records(status=1)["convolution"]
+        self.assertEqual(record["status"], "error")
+        self.assertRegex(record["reason"], "test_data_set_0: input '.*' is not stored")
+
+    def test_the_usual_options(self):
+        first = json.loads(self.run_suite("--json").stdout.splitlines()[0])
+        self.assertEqual(first["kind"], "environment")
+        self.run_suite("--quiet", "--csv", str(self.root / "all.csv"))
+        rows = (self.root / "all.csv").read_text().splitlines()
+        self.assertEqual(len(rows), 3)
+        self.assertIn("nested/selection", rows[2])
+        shutil.rmtree(self.root / "out")
+        listed = self.run_suite("--mode", "list").stdout.splitlines()
+        self.assertEqual([line.split()[:3] for line in listed], [["d5", "net", "--onnx-tests"]] * 2)
+        self.assertFalse((self.root / "out").exists())
+
+    def test_cases_behind_links_keep_their_names(self):
+        (self.suite / "nested/selection").rename(self.root / "elsewhere")
+        (self.suite / "nested/selection").symlink_to(self.root / "elsewhere")
+        self.assertEqual(sorted(self.records()), ["convolution", "nested/selection"])
+
     def test_sets_without_a_number_only_warn(self):
         shutil.copytree(self.suite / "convolution/test_data_set_0", self.suite / "convolution/test_data_set_other")
         output = self.suite / "convolution/test_data_set_other/output_0.pb"
@@ -118,6 +154,24 @@ class OnnxTests(unittest.TestCase):
         self.assertEqual(different.returncode, 1)
         self.assertIn("MinPool and MaxPool", different.stdout)
         self.assertIn("digraph", run("dot", "same.onnx").stdout)
+        (self.root / "broken.onnx").write_bytes(network.read_bytes()[:200])
+        for words in (["broken.onnx", "same.onnx"], ["same.onnx", "broken.onnx", "--as-read"]):
+            unreadable = run("diff", *words)
+            self.assertEqual(unreadable.returncode, 2)
+            self.assertIn("'broken.onnx' cannot be compared", unreadable.stderr)
+
+    def test_odd_names_are_shown(self):
+        network, whole = self.root / "odd.onnx", (SOURCE / "tests/unit/graph/data/perceptron.onnx").read_bytes()
+        show = lambda *words: subprocess.run([D5, "model", "show", *words, str(network)], capture_output=True, text=True,
+                                             timeout=60)
+        network.write_bytes(whole.replace(b"Relu", b"Rilu"))
+        shown = show()
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertRegex(shown.stdout, r"odd.onnx: node 1 'act' \(Rilu\): operator Rilu is not supported\n")
+        network.write_bytes(whole.replace(b"Relu", b"R\xff\xfeu"))
+        shown = show("--json")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertIn("R\ufffd", "".join(json.loads(line).get("operator", "") for line in shown.stdout.splitlines()))
 
     def test_built_in_networks_are_models_too(self):
         run = lambda *words: subprocess.run([D5, "model", *words], cwd=self.root, capture_output=True, text=True, timeout=60)

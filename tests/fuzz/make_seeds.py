@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files from which fuzzing of containers and pictures starts, FOLDER/fuzz_NAME/*: as d5 writes them, and forms that it
+"""Files from which fuzzing of containers, pictures and old networks starts, FOLDER/fuzz_NAME/*: as d5 writes them, and forms that it
 reads but does not write. What this build of d5 cannot write is left out. Usage: make_seeds.py D5 FOLDER"""
 import gzip
 import io
@@ -80,8 +80,58 @@ def palette():
         chunk(b"IEND", b"")
 
 
+def field(number, data):
+    if isinstance(data, int):
+        return bytes([number << 3, data])
+    size = len(data)
+    return bytes([number << 3 | 2] + ([size] if size < 128 else [size & 127 | 128, size >> 7])) + data
+
+
+def node(op, inputs, outputs, **attributes):
+    whole = b"".join(field(1, name.encode()) for name in inputs) + b"".join(field(2, name.encode()) for name in outputs)
+    whole += field(4, op.encode())
+    for name, value in attributes.items():
+        if isinstance(value, int):
+            what = field(3, value) + b"\xa0\x01\x02"
+        elif isinstance(value, float):
+            what = b"\x15" + struct.pack("<f", value) + b"\xa0\x01\x01"
+        elif isinstance(value[0], float):
+            what = field(7, struct.pack("<%df" % len(value), *value)) + b"\xa0\x01\x06"
+        else:
+            what = b"".join(field(8, one) for one in value) + b"\xa0\x01\x07"
+        whole += field(5, field(1, name.encode()) + what)
+    return field(1, whole)
+
+
+def network(opset, *nodes):
+    size = b"".join(field(1, field(1, axis)) for axis in (1, 2, 4, 4))
+    x = field(11, field(1, b"x") + field(2, field(1, field(1, 1) + field(2, size))))
+    return field(1, 8) + field(7, b"".join(nodes) + x + field(12, field(1, b"y"))) + field(8, field(2, opset))
+
+
+# Operators whose old forms are translated: a network of each age, and nodes without any input.
+def old_networks():
+    seed("onnx", "opset_6", network(
+        6, node("Add", ["x", "x"], ["a"], broadcast=1, axis=0), node("Clip", ["a"], ["b"], min=0.0, max=6.0),
+        node("Dropout", ["b"], ["c", "m"], ratio=0.5, is_test=1), node("Pad", ["c"], ["d"], pads=[0] * 8, value=1.0),
+        node("PRelu", ["d", "x"], ["e"]), node("Softmax", ["e"], ["y"], axis=1)))
+    seed("onnx", "opset_9", network(
+        9, node("Upsample", ["x", "s"], ["y"]), node("Constant", [], ["s"], value_floats=[1.0, 1.0, 2.0, 2.0])))
+    seed("onnx", "opset_10", network(
+        10, node("TopK", ["x", "k"], ["v", "i"]), node("Shape", ["x"], ["k"]), node("Resize", ["v", "v"], ["w"]),
+        node("Slice", ["w", "k", "k"], ["y"])))
+    seed("onnx", "opset_12", network(
+        12, node("Squeeze", ["x"], ["a"], axes=[0]), node("ReduceSum", ["a"], ["b"], axes=[1], keepdims=0),
+        node("Split", ["b"], ["c", "d"], axis=1), node("Unsqueeze", ["c"], ["e"], axes=[0]),
+        node("Hardmax", ["e"], ["y"])))
+    for op, opset in (("Dropout", 6), ("PRelu", 6), ("Upsample", 9), ("Resize", 10), ("Softmax", 11), ("Hardmax", 12),
+                      ("GroupNormalization", 18)):
+        seed("onnx", "no_inputs_" + op, network(opset, node(op, [], ["y"])))
+
+
 with tempfile.TemporaryDirectory() as folder:
     written_by_d5(folder)
+old_networks()
 bytes_2x2x3 = struct.pack(">4B3I", 0, 0, 8, 3, 2, 2, 3) + bytes(range(12))
 seed("idx", "bytes", bytes_2x2x3)
 seed("idx", "floats", struct.pack(">4BI2f", 0, 0, 13, 1, 2, 0.5, -1.0))

@@ -8,7 +8,7 @@ namespace {
 // Up to opset 12 X was taken as a matrix, all axes from `axis` on being one.
 void matrix_softmax(Rewrite& r) {
   const int64_t axis = r.node.attributes.integer("axis", 1);
-  const std::string x = r.node.inputs[0];
+  const std::string x = r.input(0);
   if (const auto rank = static_cast<int64_t>(r.rank(x)); axis == -1 || axis == rank - 1) {
     r.node.attributes.set("axis", int64_t{-1});
     return;
@@ -45,7 +45,7 @@ void upsample(Rewrite& r) {
     r.set_input(1, r.constant(Tensor::from<double>({static_cast<Index>(scales.size())}, scales).cast(DType::f32)));
   }
   r.node.op = "Resize";
-  r.node.inputs = {r.node.inputs.at(0), "", r.node.inputs.at(1)};
+  r.node.inputs = {r.input(0), "", r.input(1)};
   const std::string mode = a.text("mode", "nearest");
   a.set("mode", mode == "bilinear" || mode == "linear" ? std::string("linear") : mode);
   a.set("coordinate_transformation_mode", std::string("asymmetric"));
@@ -53,7 +53,7 @@ void upsample(Rewrite& r) {
 }
 
 void first_resize(Rewrite& r) {
-  r.node.inputs = {r.node.inputs.at(0), "", r.node.inputs.at(1)};
+  r.node.inputs = {r.input(0), "", r.input(1)};
   r.node.attributes.set("coordinate_transformation_mode", std::string("asymmetric"));
   r.node.attributes.set("nearest_mode", std::string("floor"));
 }
@@ -72,24 +72,52 @@ void grid_sample(Rewrite& r) {
 // One scale for each group became one for each channel.
 void group_normalization(Rewrite& r) {
   const std::string groups = r.constant({r.node.attributes.integer("num_groups", 1)});
-  const std::string channels = r.before("Shape", {r.node.inputs.at(0)}, {{"start", int64_t{1}}, {"end", int64_t{2}}});
+  const std::string channels = r.before("Shape", {r.input(0)}, {{"start", int64_t{1}}, {"end", int64_t{2}}});
   const std::string share = r.before("Div", {channels, groups});
   const std::string sizes = r.before("Concat", {groups, share}, {{"axis", int64_t{0}}});
   for (const size_t i : {1, 2}) {
-    const std::string column = r.before("Unsqueeze", {r.node.inputs.at(i), r.constant({1})});
+    const std::string column = r.before("Unsqueeze", {r.input(i), r.constant({1})});
     r.set_input(i, r.before("Reshape", {r.before("Expand", {column, sizes}), r.constant({-1})}));
   }
 }
 
-// The first form of Scan ran over sequences of several samples at once: axis 0 of everything counts samples.
+// The first form of Scan ran over sequences of several samples at once: axis 0 of everything counts samples. It becomes
+// a Loop over samples around a Scan of one.
 void batched_scan(Rewrite& r) {
+  Attributes& a = r.node.attributes;
+  if (a.has("scan_input_axes")) return;  // the inner one, made below: the first form had no such attribute
   if (r.has_input(0)) throw CannotRun("lengths of sequences (opset 8) are not supported");
-  if (!r.node.inputs.empty()) r.node.inputs.erase(r.node.inputs.begin());
-  if (r.node.attributes.has("directions")) {
-    r.node.attributes.set("scan_input_directions", r.node.attributes.integers("directions"));
-    r.node.attributes.erase("directions");
+  const size_t count = r.node.inputs.size(), scanned = static_cast<size_t>(a.integer("num_scan_inputs", 0));
+  if (scanned < 1 || scanned >= count)
+    throw Error("num_scan_inputs is {}; it has {} inputs", scanned, count - std::min<size_t>(count, 1));
+  a.set("scan_input_axes", std::vector<int64_t>(scanned, 0));
+  if (a.has("directions")) {
+    a.set("scan_input_directions", a.integers("directions"));
+    a.erase("directions");
   }
-  r.node.attributes.set("batched", int64_t{1});
+  const std::string& name = r.node.name;
+  const std::string sample = r.fresh(name + "/sample"), goes_on = r.fresh(name + "/goes_on");
+  Graph body{.name = name + "/of_a_sample"};
+  body.inputs = {{.name = sample, .spec = {DType::i64, Shape()}}, {.name = goes_on, .spec = {DType::boolean, Shape()}}};
+  Node scan = r.node;
+  scan.inputs.clear();
+  for (size_t i = 1; i < count; ++i) {
+    scan.inputs.push_back(r.fresh(name + "/Gather"));
+    body.nodes.push_back({.op = "Gather", .inputs = {r.input(i), sample}, .outputs = {scan.inputs.back()}});
+  }
+  body.outputs = {r.fresh(name + "/goes_on")};
+  body.nodes.push_back({.op = "Identity", .inputs = {goes_on}, .outputs = body.outputs});
+  for (std::string& output : scan.outputs) {
+    output = r.fresh(name + "/Scan");
+    body.outputs.push_back(output);
+  }
+  body.nodes.push_back(std::move(scan));
+  const std::string batch = r.before("Shape", {r.input(1)}, {{"start", int64_t{0}}, {"end", int64_t{1}}});
+  r.node = {.op = "Loop",
+            .name = name,
+            .inputs = {r.before("Squeeze", {batch}), ""},
+            .outputs = r.node.outputs,
+            .attributes = {{"body", std::make_shared<const Graph>(std::move(body))}}};
 }
 
 void sparse_constant(Rewrite& r) {

@@ -26,8 +26,8 @@ std::string repeated_heads(Rewrite& r, const std::string& q, const std::string& 
 //   Y = prob_mod(softmax(score_mod(scale Q K^T))) V      scale = 1 / sqrt(head size) where none is given
 void flex_attention(Rewrite& r) {
   const Attributes a = r.node.attributes;
-  const std::string q = r.node.inputs.at(0), v = r.node.inputs.at(2);
-  const std::string k = repeated_heads(r, q, r.node.inputs.at(1)), values = repeated_heads(r, q, v);
+  const std::string q = r.input(0), v = r.input(2);
+  const std::string k = repeated_heads(r, q, r.input(1)), values = repeated_heads(r, q, v);
   std::string scale;
   if (a.has("scale")) {
     scale = r.constant(Tensor::scalar(a.real("scale", 1), DType::f32).reshaped({1}));

@@ -18,21 +18,21 @@ void broadcast(Rewrite& r) {
   r.node.attributes.erase("axis");
   r.node.attributes.erase("broadcast");
   if (!broadcasts || !has_axis) return;
-  const auto a = static_cast<int64_t>(r.rank(r.node.inputs[0])), b = static_cast<int64_t>(r.rank(r.node.inputs[1]));
+  const auto a = static_cast<int64_t>(r.rank(r.input(0))), b = static_cast<int64_t>(r.rank(r.input(1)));
   const int64_t from = axis < 0 ? axis + a : axis;
   if (from < 0 || from + b > a) throw Error("axis {} does not fit ranks {} and {}", axis, a, b);
   std::vector<int64_t> added;
   for (int64_t i = from + b; i < a; ++i) added.push_back(i - from);
-  if (!added.empty()) r.set_input(1, r.before("Unsqueeze", {r.node.inputs[1], r.constant(added)}));
+  if (!added.empty()) r.set_input(1, r.before("Unsqueeze", {r.input(1), r.constant(added)}));
 }
 
 // One slope for each channel, axis 1 of X.
 void prelu(Rewrite& r) {
-  const auto x = static_cast<int64_t>(r.rank(r.node.inputs[0]));
-  if (r.rank(r.node.inputs[1]) != 1 || x <= 2) return;
+  const auto x = static_cast<int64_t>(r.rank(r.input(0)));
+  if (r.rank(r.input(1)) != 1 || x <= 2) return;
   std::vector<int64_t> added;
   for (int64_t i = 1; i < x - 1; ++i) added.push_back(i);
-  r.set_input(1, r.before("Unsqueeze", {r.node.inputs[1], r.constant(added)}));
+  r.set_input(1, r.before("Unsqueeze", {r.input(1), r.constant(added)}));
 }
 
 void gemm(Rewrite& r) { r.node.attributes.erase("broadcast"); }

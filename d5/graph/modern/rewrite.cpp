@@ -5,6 +5,11 @@
 
 namespace d5 {
 
+const std::string& Rewrite::input(size_t i) const {
+  if (!has_input(i)) throw Error("input {} is missing", i);
+  return node.inputs[i];
+}
+
 void Rewrite::set_input(size_t i, std::string value) {
   if (node.inputs.size() <= i) node.inputs.resize(i + 1);
   node.inputs[i] = std::move(value);

@@ -23,11 +23,13 @@ class Rewrite {
   const int64_t version;  // of the opset that the node was written in
 
   bool has_input(size_t i) const { return i < node.inputs.size() && !node.inputs[i].empty(); }
+  const std::string& input(size_t i) const;  // Error where it is not there: a file may say anything
   void set_input(size_t i, std::string value);
   // Takes the attribute away and makes it input i, a constant. False: it is not there.
   bool move_to_input(const std::string& attribute, size_t i);
 
-  std::string constant(Tensor);  // of the graph; its name
+  std::string fresh(const std::string& base) { return fresh_(base); }  // a name that no value has yet
+  std::string constant(Tensor);                                        // of the graph; its name
   std::string constant(const std::vector<int64_t>& list);
   // A new node before this one; the name of its result.
   std::string before(const std::string& op, std::vector<std::string> inputs, Attributes attributes = {});

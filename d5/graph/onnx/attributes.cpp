@@ -59,7 +59,7 @@ std::optional<Value> take_attribute(pb::Attribute& a, const AttributeContext& co
       a.clear_g();
       break;
     case pb::Attribute::SPARSE_TENSOR:  // it stays there as well
-      return std::make_shared<const Tensor>(dense_tensor(a.sparse_tensor(), context.folder));
+      return std::make_shared<const Tensor>(dense_tensor(a.sparse_tensor(), context.folder, *context.dense_left));
     default: return {};
   }
   a.set_type(type);

@@ -14,6 +14,7 @@ namespace d5 {
 // Reads and writes of graphs inside attributes are the caller's, who knows how deep they are.
 struct AttributeContext {
   std::filesystem::path folder;
+  Index* dense_left = nullptr;  // of the file: dense_tensor
   std::function<Graph(pb::Graph&)> take_graph;
 };
 

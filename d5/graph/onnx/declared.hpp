@@ -11,6 +11,8 @@ namespace d5 {
 TensorSpec declared_output(const Graph&, size_t i);
 // Names of all inputs, those that have an initialiser included.
 std::vector<std::string> declared_inputs(const Graph&);
+// Types of all outputs, `other` where it says nothing that is known here.
+std::vector<GraphInput> declared_outputs(const Graph&);
 // Tensor, sequence or optional; other where the file says nothing.
 ValueKind declared_kind(const Graph&, size_t output);
 

@@ -21,7 +21,7 @@ constexpr size_t most_bytes = (size_t{1} << 31) - 1;  // of a protobuf message
 
 class Descriptor {
  public:
-  explicit Descriptor(const fs::path& path) : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit Descriptor(const fs::path& path) : number_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (number_ < 0) throw Error("cannot be read: {}", std::strerror(errno));
     struct stat status {};
     if (fstat(number_, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -40,6 +40,12 @@ class Descriptor {
   int number_;
   size_t bytes_ = 0;
 };
+
+void check_part(const Descriptor& file, const fs::path& path, size_t offset, size_t bytes) {
+  if (offset > file.bytes() || bytes > file.bytes() - offset)
+    throw Error("wants {} bytes from byte {} of {}, which has {}", bytes, offset, path.filename().string(),
+                file.bytes());
+}
 
 }  // namespace
 
@@ -76,17 +82,18 @@ fs::path external_file(const fs::path& folder, const std::string& location) {
   return path;
 }
 
+void check_part(const fs::path& path, size_t offset, size_t bytes) {
+  check_part(Descriptor(path), path, offset, bytes);
+}
+
 void read_part(const fs::path& path, size_t offset, size_t bytes, void* to) {
   const Descriptor file(path);
-  if (offset > file.bytes() || bytes > file.bytes() - offset)
-    throw Error("wants {} bytes from byte {} of {}, which has {}", bytes, offset, path.filename().string(),
-                file.bytes());
+  check_part(file, path, offset, bytes);
   for (size_t done = 0; done < bytes;) {
     const ssize_t got =
         pread(file.number(), static_cast<char*>(to) + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0)
-      throw Error("{} cannot be read: {}", path.filename().string(), got < 0 ? std::strerror(errno) : "it shrank");
+    if (got <= 0) throw Error("cannot be read: {}", got < 0 ? std::strerror(errno) : "it shrank");
     done += static_cast<size_t>(got);
   }
 }

@@ -26,6 +26,7 @@ class MappedFile {
 std::filesystem::path external_file(const std::filesystem::path& folder, const std::string& location);
 
 // Reads exactly `bytes` bytes from `offset` on. Error where the file is shorter.
+void check_part(const std::filesystem::path&, size_t offset, size_t bytes);  // the same without reading
 void read_part(const std::filesystem::path&, size_t offset, size_t bytes, void* to);
 
 }  // namespace d5

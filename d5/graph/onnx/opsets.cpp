@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "d5/graph/edit.hpp"
+
 namespace d5 {
 namespace {
 
@@ -76,20 +78,68 @@ int64_t first_version(DType type) {
   }
 }
 
+// Operators that have an element type later than most, or than the base version.
+struct LateType {
+  std::vector<std::string_view> ops;
+  std::vector<DType> types;
+  int64_t version;
+};
+const std::vector<LateType>& late_types() {
+  using enum DType;
+  static const std::vector<DType> float8{f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz};
+  static const std::vector<LateType> rows{
+      {{"Equal"}, {string}, 19},
+      {{"DequantizeLinear", "QuantizeLinear"}, {f16}, 19},
+      {{"ReduceMax", "ReduceMin"}, {boolean}, 20},
+      {{"IsInf"}, {f16}, 20},
+      {{"ConstantOfShape", "IsInf", "IsNaN"}, float8, 20},
+      {{"DequantizeLinear", "QuantizeLinear"}, {i16, u16}, 21},
+      {{"QLinearMatMul"}, {f16}, 21},
+      {{"Flatten", "Pad", "QLinearMatMul", "Squeeze", "Transpose", "Unsqueeze"}, float8, 21},
+      {{"Dropout"}, float8, 22},
+      {{"SplitToSequence", "TopK"}, {bf16}, 24},
+      {{"Range"}, {f16, bf16}, 27},
+      {{"BitShift"}, {i8, i16, i32, i64}, 28},
+      {{"Celu"}, {f16, bf16, f64}, 28},
+      {{"Compress", "Einsum", "OneHot", "ReverseSequence", "Unique"}, {bf16}, 28}};
+  return rows;
+}
+
+int64_t version_of_types(const Node& node, const Specs& specs) {
+  int64_t version = base;
+  for (const LateType& row : late_types()) {
+    if (std::ranges::find(row.ops, node.op) == row.ops.end()) continue;
+    for (const auto* names : {&node.inputs, &node.outputs})
+      for (const std::string& name : *names)
+        if (const auto found = specs.find(name);
+            found != specs.end() && std::ranges::find(row.types, found->second.dtype) != row.types.end())
+          version = std::max(version, row.version);
+  }
+  return version;
+}
+
+// A body that knows of the values around it what is known there.
+Graph with_captured(const Graph& body, const Specs& outside) {
+  Graph inner = body;
+  for (const std::string& name : captured_values(body))
+    if (const auto found = outside.find(name); found != outside.end())
+      inner.inputs.push_back({.name = name, .spec = found->second});
+  return inner;
+}
+
 int64_t opset_of_nodes(const Graph& graph) {
   int64_t version = base;
-  for (const GraphInput& input : graph.inputs)
-    if (input.kind == ValueKind::tensor) version = std::max(version, first_version(input.spec.dtype));
-  for (const auto* tensors : {&graph.constants, &graph.initial})
-    for (const auto& [name, tensor] : *tensors) version = std::max(version, first_version(tensor.dtype()));
+  const Specs specs = infer_some_specs(graph).specs;
+  for (const auto& [name, spec] : specs) version = std::max(version, first_version(spec.dtype));
   for (const Node& node : graph.nodes) {
+    version = std::max(version, version_of_types(node, specs));
     if (const auto found = first_versions().find(node.op); found != first_versions().end())
       version = std::max(version, found->second);
     for (const auto& [name, value] : node.attributes.values()) {
       if (const auto found = attribute_versions().find({node.op, name}); found != attribute_versions().end())
         version = std::max(version, found->second);
       if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value))
-        version = std::max(version, opset_of_nodes(**body));
+        version = std::max(version, opset_of_nodes(with_captured(**body, specs)));
     }
   }
   return version;

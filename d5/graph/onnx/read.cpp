@@ -30,8 +30,9 @@ auto within(const std::string& place, F&& f) -> decltype(f()) {
 
 class Reader {
  public:
-  explicit Reader(std::filesystem::path folder) : folder_(std::move(folder)) {
-    attributes_ = {folder_, [this](pb::Graph& m) {
+  Reader(std::filesystem::path folder, size_t bytes)
+      : folder_(std::move(folder)), dense_left_(most_dense_elements(bytes)) {
+    attributes_ = {folder_, &dense_left_, [this](pb::Graph& m) {
                      Graph graph = read_graph(m);
                      graph.file_rest = m.SerializeAsString();
                      return graph;
@@ -45,7 +46,7 @@ class Reader {
     if (!model.has_graph()) throw Error("it holds no graph");
     if (model.opset_import_size() == 0) throw Error("it does not say which opset it uses");
     Graph graph = read_graph(*model.mutable_graph());
-    for (const pb::Opset& opset : model.opset_import()) graph.opsets[domain(opset.domain())] = opset.version();
+    graph.opsets = opsets_of(model.opset_import());
     graph.opsets.try_emplace("", newest_opset);  // a graph without this domain is one in d5's own words
     for (const pb::Entry& entry : model.metadata_props()) graph.metadata[entry.key()] = entry.value();
     for (pb::Function& function : *model.mutable_functions())
@@ -58,6 +59,17 @@ class Reader {
 
  private:
   static std::string domain(const std::string& name) { return name == "ai.onnx" ? "" : name; }
+
+  static std::map<std::string, int64_t> opsets_of(const google::protobuf::RepeatedPtrField<pb::Opset>& list) {
+    std::map<std::string, int64_t> opsets;
+    for (const pb::Opset& opset : list) {
+      const std::string name = domain(opset.domain());
+      if (name.empty() && opset.version() < 1)
+        throw Error("opset {} of ONNX does not exist; 1 to {} are known", opset.version(), newest_opset);
+      opsets[name] = opset.version();
+    }
+    return opsets;
+  }
 
   // In a graph an operator is domain:type:overload, so that a colon inside would make it another one.
   static std::string op_name(const std::string& domain_name, const std::string& type, const std::string& overload) {
@@ -72,7 +84,7 @@ class Reader {
   // Leaves in the message what the graph has no place for.
   Graph read_graph(pb::Graph& m) {
     Graph graph{.name = m.name()};
-    m.clear_name();
+    if (!m.name().empty()) m.clear_name();  // a field that is there and empty stays, here and below
     for (pb::Tensor& tensor : *m.mutable_initializer()) {
       const std::string place = fmt::format("tensor '{}'", tensor.name());
       Tensor value = within(place, [&] { return take_tensor(tensor, folder_); });
@@ -81,7 +93,7 @@ class Reader {
     }
     for (const pb::SparseTensor& sparse : m.sparse_initializer()) {
       const std::string place = fmt::format("sparse tensor '{}'", sparse.values().name());
-      Tensor value = within(place, [&] { return dense_tensor(sparse, folder_); });
+      Tensor value = within(place, [&] { return dense_tensor(sparse, folder_, dense_left_); });
       if (!graph.constants.emplace(sparse.values().name(), std::move(value)).second)
         throw Error("{} is there twice", place);
     }
@@ -105,16 +117,16 @@ class Reader {
 
   Node read_node(pb::Node& m) {
     if (m.op_type().empty()) throw Error("it names no operator");
-    Node node{.op = op_name(m.domain(), m.op_type(), m.overload()), .name = std::move(*m.mutable_name())};
+    Node node{.op = op_name(m.domain(), m.op_type(), m.overload()), .name = m.name()};
     node.inputs.assign(std::make_move_iterator(m.mutable_input()->begin()),
                        std::make_move_iterator(m.mutable_input()->end()));
     node.outputs.assign(std::make_move_iterator(m.mutable_output()->begin()),
                         std::make_move_iterator(m.mutable_output()->end()));
     node.attributes = read_attributes(*m.mutable_attribute(), &node.references);
-    if (m.domain() != "ai.onnx") m.clear_domain();
-    m.clear_name();
+    if (!domain(m.domain()).empty()) m.clear_domain();
+    if (!m.name().empty()) m.clear_name();
     m.clear_op_type();
-    m.clear_overload();
+    if (!m.overload().empty()) m.clear_overload();
     m.clear_input();
     m.clear_output();
     node.file_rest = m.SerializeAsString();
@@ -139,14 +151,14 @@ class Reader {
     function.inputs.assign(m.input().begin(), m.input().end());
     function.outputs.assign(m.output().begin(), m.output().end());
     function.defaults = read_attributes(*m.mutable_attribute_proto(), nullptr);
-    for (const pb::Opset& opset : m.opset_import()) function.opsets[domain(opset.domain())] = opset.version();
+    function.opsets = opsets_of(m.opset_import());
     for (pb::Node& node : *m.mutable_node()) {
       const auto place = fmt::format("node {} '{}' ({})", function.nodes.size(), node.name(), node.op_type());
       function.nodes.push_back(within(place, [&] { return read_node(node); }));
     }
     m.clear_node();
     m.clear_name();
-    m.clear_overload();
+    if (!m.overload().empty()) m.clear_overload();
     m.clear_input();
     m.clear_output();
     function.file_rest = m.SerializeAsString();
@@ -154,6 +166,7 @@ class Reader {
   }
 
   std::filesystem::path folder_;
+  Index dense_left_;
   AttributeContext attributes_;
 };
 
@@ -164,7 +177,7 @@ Graph parse_onnx(std::string_view bytes, const std::string& name, const std::fil
     check_wire(bytes, WireKind::model);
     pb::Model model;
     if (!model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) throw Error("it is no ONNX file");
-    return Reader(folder).read(model);
+    return Reader(folder, bytes.size()).read(model);
   });
 }
 

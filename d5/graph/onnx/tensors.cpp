@@ -13,8 +13,6 @@
 namespace d5 {
 namespace {
 
-constexpr Index most_dense_elements = Index{1} << 28;
-
 Shape shape_of(const google::protobuf::RepeatedField<int64_t>& dims) {
   if (dims.size() > 64) throw Error("it has {} axes; at most 64 are supported", dims.size());
   return Shape(std::vector<Index>(dims.begin(), dims.end()));
@@ -56,13 +54,15 @@ Tensor external_tensor(const pb::Tensor& message, DType type, Shape shape, const
       throw Error("its external data has {} bytes; {}[{}] has {}", entry.value(), name(type), to_string(shape), wanted);
   }
   const std::filesystem::path path = external_file(folder, location);
-  if (std::filesystem::file_size(path) < wanted)  // before memory is asked for
-    throw Error("wants {} bytes of {}, which has {}", wanted, path.filename().string(),
-                std::filesystem::file_size(path));
-  Tensor tensor(type, std::move(shape));
-  read_part(path, offset, wanted, tensor.data());
-  finish_raw(tensor);
-  return tensor;
+  try {
+    check_part(path, offset, wanted);  // before memory is asked for
+    Tensor tensor(type, std::move(shape));
+    read_part(path, offset, wanted, tensor.data());
+    finish_raw(tensor);
+    return tensor;
+  } catch (const Error& error) {
+    throw error.within(fmt::format("external data '{}'", location));
+  }
 }
 
 [[noreturn]] void fail_count(const char* field, int64_t found, DType type, const Shape& shape, int64_t wanted) {
@@ -233,13 +233,18 @@ void put_tensor(pb::Tensor& m, const Tensor& tensor, bool is_new) {
   }
 }
 
-Tensor dense_tensor(const pb::SparseTensor& sparse, const std::filesystem::path& folder) {
+Index most_dense_elements(size_t bytes) {
+  constexpr Index least = Index{1} << 20, most = Index{1} << 28, of_a_byte = 256;
+  return std::clamp(static_cast<Index>(std::min(bytes, size_t{1} << 31)) * of_a_byte, least, most);
+}
+
+Tensor dense_tensor(const pb::SparseTensor& sparse, const std::filesystem::path& folder, Index& left) {
   pb::Tensor values_message = sparse.values(), indices_message = sparse.indices();
   const Tensor values = take_tensor(values_message, folder), indices = take_tensor(indices_message, folder);
   const Shape shape = shape_of(sparse.dims());
-  if (shape.elements() > most_dense_elements)
-    throw Error("as a dense tensor it has {} elements; at most {} are supported", shape.elements(),
-                most_dense_elements);
+  if (shape.elements() > left)
+    throw Error("as a dense tensor it has {} elements; a file of this size may have {} more", shape.elements(), left);
+  left -= shape.elements();
   if (values.dtype() == DType::string || bits(values.dtype()) < 8)
     throw CannotRun("sparse tensors of {} are not supported", name(values.dtype()));
   const Index count = values.elements();

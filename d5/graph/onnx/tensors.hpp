@@ -16,7 +16,10 @@ Tensor take_tensor(pb::Tensor&, const std::filesystem::path& folder);
 // The inverse, into a message that take_tensor left (in the form it had there), or into a new one (raw bytes).
 void put_tensor(pb::Tensor&, const Tensor&, bool is_new);
 
-// With zeros between the values. Error where the indices do not fit the shape or the whole has more than 2^28 elements.
-Tensor dense_tensor(const pb::SparseTensor&, const std::filesystem::path& folder);
+// With zeros between the values, which are taken from `left`: how many elements may still be made. Error where the
+// indices do not fit the shape or more elements would be made.
+Tensor dense_tensor(const pb::SparseTensor&, const std::filesystem::path& folder, Index& left);
+// For all sparse tensors of a file of so many bytes.
+Index most_dense_elements(size_t bytes);
 
 }  // namespace d5

@@ -45,7 +45,7 @@ GraphValue from(pb::Optional& m, const std::filesystem::path& folder) {
 
 void put(pb::Sequence& m, const GraphValue& value) {
   m.set_elem_type(undefined);
-  for (const GraphValue& item : value.items) {
+  for (const GraphValue& item : value.items()) {
     if (item.kind == ValueKind::tensor) {
       put_tensor(*m.add_tensor_values(), item.tensor, true);
       m.set_elem_type(tensor);
@@ -60,12 +60,12 @@ void put(pb::Sequence& m, const GraphValue& value) {
 
 void put(pb::Optional& m, const GraphValue& value) {
   m.set_elem_type(undefined);
-  if (value.items.empty()) return;
-  if (value.items[0].kind == ValueKind::tensor) {
-    put_tensor(*m.mutable_tensor_value(), value.items[0].tensor, true);
+  if (value.items().empty()) return;
+  if (value.items()[0].kind == ValueKind::tensor) {
+    put_tensor(*m.mutable_tensor_value(), value.items()[0].tensor, true);
     m.set_elem_type(tensor);
   } else {
-    put(*m.mutable_sequence_value(), value.items[0]);
+    put(*m.mutable_sequence_value(), value.items()[0]);
     m.set_elem_type(sequence);
   }
 }

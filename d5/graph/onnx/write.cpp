@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include "d5/core/version.hpp"
@@ -115,6 +116,9 @@ class Writer {
       opset.set_version(found->second);
       opsets.erase(found);
     }
+    // The reader adds ONNX's own domain where a file does not name it.
+    if (!own_words_ && !graph_.file_rest.empty() && opsets.contains("") && opsets.at("") == newest_opset)
+      opsets.erase("");
     for (const auto& [domain, number] : opsets) {
       pb::Opset& opset = *model.add_opset_import();
       opset.set_domain(domain);
@@ -164,7 +168,8 @@ class Writer {
     auto& sparse = *m.mutable_sparse_initializer();
     for (int i = sparse.size(); i-- > 0;) {
       const auto found = left.find(sparse[i].values().name());
-      if (found != left.end() && same(dense_tensor(sparse[i], {}), *found->second))
+      Index dense_left = std::numeric_limits<Index>::max();  // counted when it was read
+      if (found != left.end() && same(dense_tensor(sparse[i], {}, dense_left), *found->second))
         left.erase(found);
       else
         sparse.DeleteSubrange(i, 1);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are cut off, hostile or absurd: an error in words that names the file and the reason, no crash, no memory
 // that the file does not justify.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
+
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <chrono>
 
 #include "d5/graph/edit.hpp"
 #include "d5/graph/modernise.hpp"
@@ -115,6 +119,17 @@ TEST(BadOnnx, ExternalDataThatLeavesTheFolder) {
               HasSubstr("wants 16 bytes from byte 8 of external.bin, which has 20"));
 }
 
+TEST(BadOnnx, ExternalDataThatIsNoFile) {
+  const Folder folder;
+  const std::string good = file_bytes(data_file("external.onnx"));
+  const auto read = [&] { return error_of([&] { parse_onnx(good, "bad.onnx", folder.path()); }); };
+  std::filesystem::create_directory(folder / "external.bin");
+  EXPECT_THAT(read(), AllOf(HasSubstr("tensor 'w': external data 'external.bin'"), HasSubstr("no plain file")));
+  std::filesystem::remove(folder / "external.bin");
+  ASSERT_EQ(mkfifo((folder / "external.bin").c_str(), 0600), 0);
+  EXPECT_THAT(read(), AllOf(HasSubstr("tensor 'w': external data 'external.bin'"), HasSubstr("no plain file")));
+}
+
 // A file of 3 GiB without a single byte in it: refused by its size, not read.
 TEST(BadOnnx, LargerThanAMessage) {
   const Folder folder;
@@ -171,11 +186,79 @@ TEST(BadOnnx, FunctionsThatGrow) {
   EXPECT_THAT(why(model(call) + functions), HasSubstr("nodes"));
 }
 
+// The same with nothing in the last function: no node is ever made.
+TEST(BadOnnx, FunctionsThatCallAndMakeNothing) {
+  if (sanitized) GTEST_SKIP() << "200,000 calls take a minute there";
+  std::string functions = part(25, part(1, "f40") + part(10, "own"));
+  for (int level = 0; level < 40; ++level) {
+    const std::string next = part(7, node_bytes("f" + std::to_string(level + 1), {}, {}, part(7, "own")));
+    functions += part(25, part(1, "f" + std::to_string(level)) + next + next + part(10, "own"));
+  }
+  EXPECT_THAT(why(model(part(1, node_bytes("f0", {}, {}, part(7, "own")))) + functions), HasSubstr("200000 nodes"));
+}
+
 TEST(BadOnnx, AFunctionThatCallsItself) {
   const std::string self = part(25, part(1, "f") + part(4, "x") + part(5, "y") +
                                         part(7, node_bytes("f", {"x"}, {"y"}, part(7, "own"))) + part(10, "own"));
   const std::string call_self = part(11, value("x", "")) + part(1, node_bytes("f", {"x"}, {"y"}, part(7, "own")));
-  EXPECT_THAT(why(model(call_self) + self), HasSubstr("call each other"));
+  const std::string reason = why(model(call_self) + self);
+  EXPECT_THAT(reason, AllOf(HasSubstr("function 'own:f'"), HasSubstr("call each other")));
+  EXPECT_LT(reason.size(), 100u);
+}
+
+// Operators of every age, without a single input: rules for old opsets look at inputs before anybody counts them.
+TEST(BadOnnx, NodesWithoutInputs) {
+  for (const char* op :
+       {"Add", "BatchNormalization", "Clip", "Dropout", "Gemm", "GroupNormalization", "Hardmax", "LogSoftmax", "PRelu",
+        "Pad", "Resize", "RoiAlign", "Scan", "Slice", "Softmax", "Split", "TopK", "Upsample"})
+    for (const uint64_t opset : {1, 6, 8, 9, 10, 11, 12, 18}) {
+      const std::string attributes = part(5, part(1, "broadcast") + number(3, 1) + number(20, 2)) +
+                                     part(5, part(1, "axis") + number(3, 0) + number(20, 2)) +
+                                     part(5, part(1, "min") + std::string("\x15\0\0\0\0", 5) + number(20, 1));
+      const std::string one = part(1, node_bytes(op, {}, {"y"}, attributes));
+      const std::string reason =
+          why(number(1, 8) + part(7, one + part(12, value("y", ""))) + part(8, number(2, opset)));
+      if (!reason.empty()) EXPECT_THAT(reason, HasSubstr(fmt::format("({})", op)));
+    }
+  Graph graph{.name = "g", .outputs = {"y"}, .nodes = {node("Softmax", {}, {"y"})}, .opsets = {{"", 11}}};
+  EXPECT_THAT(error_of([&] { modernise(graph); }), HasSubstr("(Softmax): input 0 is missing"));
+  graph.nodes[0] = node("GroupNormalization", {"", ""}, {"y"});
+  graph.opsets[""] = 18;
+  EXPECT_THAT(error_of([&] { modernise(graph); }), HasSubstr("(GroupNormalization): input 0 is missing"));
+}
+
+// 2^26 zeros of 40 bytes: all sparse tensors of a file have what its size justifies.
+TEST(BadOnnx, SparseTensors) {
+  const auto sparse = [](const std::string& name, uint64_t size) {
+    return part(15, part(1, tensor(name, 1, {1}, part(9, std::string(4, 'x')))) +
+                        part(2, tensor("", 7, {1}, part(9, std::string(8, '\0')))) + number(3, size));
+  };
+  EXPECT_EQ(why(model(sparse("a", 1 << 19))), "");
+  EXPECT_THAT(why(model(sparse("a", 1 << 26))), HasSubstr("sparse tensor 'a': as a dense tensor it has 67108864"));
+  EXPECT_THAT(why(model(sparse("a", 1 << 19) + sparse("b", 1 << 19) + sparse("c", 1 << 19))),
+              HasSubstr("sparse tensor 'c'"));
+}
+
+TEST(BadOnnx, OpsetsThatAreNotKnown) {
+  const auto read = [](uint64_t opset) { return why(number(1, 8) + part(7, "") + part(8, number(2, opset))); };
+  EXPECT_EQ(read(28), "");
+  EXPECT_THAT(read(0), HasSubstr("bad.onnx: opset 0 of ONNX does not exist"));
+  EXPECT_THAT(read(static_cast<uint64_t>(-1)), HasSubstr("opset -1"));
+  EXPECT_THAT(read(29), HasSubstr("opset 29 is not supported; 28 is the newest"));
+}
+
+// The names around a body were copied for every one: a second for 2000 of them, minutes for 20,000.
+TEST(BadOnnx, ManyBodies) {
+  if (sanitized) GTEST_SKIP() << "it is about time";
+  const auto body = std::make_shared<const Graph>(Graph{.outputs = {"b"}, .nodes = {node("Identity", {"x"}, {"b"})}});
+  Graph graph{.name = "g", .inputs = {input("x", {2}), input("c", {}, DType::boolean)}, .opsets = {{"", 18}}};
+  for (int i = 0; i < 20'000; ++i) {
+    graph.nodes.push_back(node("If", {"c"}, {fmt::format("v{}", i)}, {{"then_branch", body}, {"else_branch", body}}));
+    graph.nodes.back().name = "same";
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(modernise(graph).nodes.size(), 20'000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 // Two bytes each on the disk, two hundred in memory: refused before they are made.

@@ -5,6 +5,8 @@
 
 #include "d5/graph/differences.hpp"
 #include "d5/graph/dot.hpp"
+#include "d5/graph/onnx/read.hpp"
+#include "d5/graph/onnx/write.hpp"
 #include "d5/graph/summary.hpp"
 #include "tests/unit/graph/graphs.hpp"
 
@@ -135,6 +137,31 @@ TEST(Differences, SaysWhatDiffers) {
   EXPECT_THAT(differences(a, b),
               ElementsAre("input 'x': f32[2] and f32[3]", "node 'Abs': attribute 'axis': only in the second",
                           "node 'Neg': Neg and Sqrt", "constant 'left': 1 of 1 elements differ, by at most 0.5"));
+}
+
+TEST(Differences, LooksIntoFunctions) {
+  Graph a = chain();
+  a.functions = {{.op = "own:f", .inputs = {"x"}, .outputs = {"y"}, .nodes = {node("Relu", {"x"}, {"y"})}}};
+  Graph b = a;
+  EXPECT_THAT(differences(a, b), IsEmpty());
+  b.functions[0].nodes[0].op = "Abs";
+  b.functions[0].opsets[""] = 18;
+  EXPECT_THAT(differences(a, b),
+              ElementsAre("function 'own:f': opset '': only in the second", "function 'own:f': node '': Relu and Abs"));
+  b.functions.clear();
+  EXPECT_THAT(differences(a, b), ElementsAre("function 'own:f': only in the first"));
+}
+
+TEST(Differences, LooksAtDeclaredOutputs) {
+  const auto with_output = [](Index rows) {
+    Graph graph{
+        .name = "g", .inputs = {input("x", {rows, 2})}, .outputs = {"y"}, .nodes = {node("Relu", {"x"}, {"y"})}};
+    Graph read = parse_onnx(serialise_onnx(graph), "a");
+    read.inputs = {input("x", {4, 2})};
+    return read;
+  };
+  EXPECT_THAT(differences(with_output(3), with_output(3)), IsEmpty());
+  EXPECT_THAT(differences(with_output(3), with_output(5)), ElementsAre("output 'y': f32[3x2] and f32[5x2]"));
 }
 
 TEST(Dot, DrawsNodesAndShapes) {

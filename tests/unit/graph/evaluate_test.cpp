@@ -54,6 +54,26 @@ TEST(Evaluate, LoopsEnd) {
               AllOf(HasSubstr("node 'loop' (Loop)"), HasSubstr("more than 1000 iterations")));
 }
 
+// The inner loop runs 60 times in each of 60 iterations: 100 of all loops are the most.
+TEST(Evaluate, LoopsInLoopsEnd) {
+  Graph inner{.name = "inner",
+              .inputs = {input("j", {}, DType::i64), input("d", {}, DType::boolean)},
+              .outputs = {"e"},
+              .nodes = {node("Identity", {"d"}, {"e"})}};
+  Graph outer{.name = "outer",
+              .inputs = {input("i", {}, DType::i64), input("c", {}, DType::boolean)},
+              .outputs = {"f"},
+              .nodes = {node("Loop", {"x0", ""}, {}, {{"body", std::make_shared<const Graph>(inner)}}),
+                        node("Identity", {"c"}, {"f"})}};
+  Graph graph{.name = "g", .inputs = {input("x0", {}, DType::i64)}};
+  graph.nodes = {node("Loop", {"x0", ""}, {}, {{"body", std::make_shared<const Graph>(outer)}})};
+  EvaluateOptions options;
+  options.most_iterations = 100;
+  Evaluator evaluator(graph, options);
+  EXPECT_THAT(error_of([&] { evaluator.run({{"x0", longs({}, {60})}}); }), HasSubstr("more than 100 iterations"));
+  for (int again = 0; again < 2; ++again) EXPECT_EQ(error_of([&] { evaluator.run({{"x0", longs({}, {9})}}); }), "");
+}
+
 // Running sums along axis 0, backwards, and the last one as a state.
 TEST(Evaluate, ScanBackwards) {
   Graph body{.name = "body",
@@ -87,6 +107,36 @@ TEST(Evaluate, Sequences) {
   expect_near(results[0].tensor, {3, 2}, {1, 2, 3, 4, 5, 6}, 0);
   expect_near(results[2].tensor, {6}, {1, 2, 3, 4, 5, 6}, 0);
   EXPECT_THAT(error_of([&] { run(graph, {x, longs({}, {5})}); }), HasSubstr("position 5 is not in a sequence of 3"));
+}
+
+TEST(Evaluate, SequencesHoldTensorsAndAreBounded) {
+  Graph graph{.name = "g", .inputs = {input("x0", {0})}, .outputs = {"n"}};
+  graph.nodes = {node("SequenceConstruct", {"x0", "x0"}, {"s"}), node("SequenceConstruct", {"s", "s"}, {"t"}),
+                 node("SequenceLength", {"t"}, {"n"})};
+  EXPECT_THAT(error_of([&] { run(graph, {floats({0}, {})}); }), HasSubstr("a sequence of 2 is given; a tensor"));
+  graph.nodes = {node("SequenceConstruct", {"x0", "x0"}, {"s"}), node("SequenceInsert", {"s", "x0"}, {"t"}),
+                 node("SequenceInsert", {"t", "x0"}, {"u"}), node("SequenceLength", {"u"}, {"n"})};
+  EXPECT_EQ(run(graph, {floats({0}, {})})[0].tensor.values<int64_t>()[0], 4);
+  EvaluateOptions options;
+  options.most_entries = 4;  // 2 and 3 are copied
+  EXPECT_THAT(error_of([&] {
+                Evaluator(graph, options).run({{"x0", floats({0}, {})}});
+              }),
+              HasSubstr("more than 4 entries"));
+  EXPECT_GT(GraphValue::sequence({floats({0}, {}), floats({0}, {})}).bytes(), 2 * sizeof(Tensor));
+}
+
+TEST(Evaluate, InputsThatAreMissingAreNamed) {
+  const auto body = std::make_shared<const Graph>(Graph{.name = "body"});
+  for (const char* op : {"If", "SequenceMap", "SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength",
+                         "SplitToSequence", "ConcatFromSequence", "OptionalGetElement"}) {
+    Graph graph{.name = "g", .outputs = {"y"}};
+    graph.nodes = {node(op, {}, {"y"}, {{"then_branch", body}, {"else_branch", body}, {"body", body}})};
+    EXPECT_THAT(error_of([&] { run(graph, {}); }), HasSubstr(fmt::format("({}): input 0 is missing", op)));
+  }
+  Graph graph{.name = "g", .inputs = {input("x0", {1})}, .outputs = {"y"}};
+  graph.nodes = {node("SequenceConstruct", {"x0"}, {"s"}), node("SequenceAt", {"s"}, {"y"})};
+  EXPECT_THAT(error_of([&] { run(graph, {floats({1}, {1})}); }), HasSubstr("input 1 is missing"));
 }
 
 TEST(Evaluate, Optionals) {

@@ -124,6 +124,25 @@ TEST(Modernise, GroupNormalization) {
       {1, 4, 1}, {-1, 1, -2, 4}, 1e-6);
 }
 
+// Opset 8: two samples, each with a state of its own; sums of (1, 2, 3) from 0 and of (4, 5, 6) from 10.
+TEST(Modernise, ScanOfSeveralSamples) {
+  Graph body{.name = "body",
+             .inputs = {input("s", {1}), input("e", {1})},
+             .outputs = {"t", "u"},
+             .nodes = {node("Add", {"s", "e"}, {"t"}), node("Identity", {"t"}, {"u"})}};
+  Graph graph{.name = "g", .inputs = {input("x0", {2, 1}), input("x1", {2, 3, 1})}, .outputs = {"last", "all"}};
+  graph.nodes = {node("Scan", {"", "x0", "x1"}, {"last", "all"},
+                      {{"body", std::make_shared<const Graph>(body)}, {"num_scan_inputs", int64_t{1}}})};
+  graph.opsets[""] = 8;
+  const Graph modern = modernise(graph);
+  EXPECT_EQ(modern.nodes.back().op, "Loop");
+  const auto results = run(modern, {floats({2, 1}, {0, 10}), floats({2, 3, 1}, {1, 2, 3, 4, 5, 6})});
+  expect_near(results[0].tensor, {2, 1}, {6, 25}, 0);
+  expect_near(results[1].tensor, {2, 3, 1}, {1, 3, 6, 14, 19, 25}, 0);
+  graph.nodes[0].attributes.set("num_scan_inputs", int64_t{1} << 40);
+  EXPECT_THAT(error_of([&] { modernise(graph); }), HasSubstr("num_scan_inputs is 1099511627776"));
+}
+
 TEST(Modernise, FunctionsAreExpanded) {
   const Graph graph = modernise(read_onnx(data_file("functions.onnx")));
   EXPECT_TRUE(graph.functions.empty());

@@ -38,6 +38,47 @@ TEST(WriteOnnx, OwnWordsGetAnOpset) {
   EXPECT_EQ(parse_onnx(serialise_onnx(graph), "a").opsets.at(""), 19);
 }
 
+// Versions from ONNX's own schemas: types that an operator got after opset 18, and types that only a node makes.
+TEST(WriteOnnx, ElementTypesDecideTheOpset) {
+  const auto opset = [](const std::string& op, DType type, Attributes attributes = {}) {
+    Graph graph{.name = "g", .inputs = {input("x", {2}, type)}, .outputs = {"y"}};
+    graph.nodes = {node(op, {"x"}, {"y"}, std::move(attributes))};
+    if (op == "Equal") graph.nodes[0].inputs.push_back("x");
+    return parse_onnx(serialise_onnx(graph), "a").opsets.at("");
+  };
+  EXPECT_EQ(opset("Equal", DType::string), 19);
+  EXPECT_EQ(opset("Equal", DType::f16), 18);
+  EXPECT_EQ(opset("IsInf", DType::f16), 20);
+  EXPECT_EQ(opset("IsNaN", DType::f16), 18);
+  EXPECT_EQ(opset("ReduceMax", DType::boolean), 20);
+  EXPECT_EQ(opset("DequantizeLinear", DType::u16), 21);
+  EXPECT_EQ(opset("QLinearMatMul", DType::f16), 21);
+  EXPECT_EQ(opset("TopK", DType::bf16), 24);
+  EXPECT_EQ(opset("Cast", DType::f32, {{"to", std::string("f8e5m2")}}), 19);
+  EXPECT_EQ(opset("Cast", DType::f32, {{"to", std::string("i4")}}), 21);
+  const auto body =
+      std::make_shared<const Graph>(Graph{.name = "body", .outputs = {"b"}, .nodes = {node("IsInf", {"x"}, {"b"})}});
+  Graph graph{.name = "g", .inputs = {input("x", {2}, DType::f16), input("c", {}, DType::boolean)}, .outputs = {"y"}};
+  graph.nodes = {node("If", {"c"}, {"y"}, {{"then_branch", body}, {"else_branch", body}})};
+  EXPECT_EQ(parse_onnx(serialise_onnx(graph), "a").opsets.at(""), 20);
+}
+
+std::string field(int number, const std::string& bytes) {
+  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
+}
+
+// Fields that are there and empty, and a file that names no opset of ONNX's own.
+TEST(WriteOnnx, EmptyFieldsStay) {
+  const std::string node = field(1, field(3, "") + field(4, "Op") + field(7, "") + field(8, ""));
+  const std::string own = field(1, field(4, "Op") + field(7, "own"));
+  for (const std::string& bytes : {"\x08\x08" + field(7, node + field(2, "")) + field(8, field(1, "") + "\x10\x0d"),
+                                   "\x08\x08" + field(7, own) + field(8, field(1, "own") + "\x10\x01")}) {
+    EXPECT_EQ(serialise_onnx(parse_onnx(bytes, "a")), bytes);
+  }
+  const Graph only = parse_onnx("\x08\x08" + field(7, own) + field(8, field(1, "own") + "\x10\x01"), "a");
+  EXPECT_EQ(only.opsets.at(""), 28);
+}
+
 // A loss that ONNX lacks is a function in its words; here it is the operator again.
 TEST(WriteOnnx, OwnOperatorsAreFunctions) {
   Graph graph = small_network();
