@@ -36,8 +36,8 @@ TEST(ScalingTable, RowsCarryTheirAccuracyAndTheIntervalOfTheRate) {
   std::vector records{run("", 1, 100), run("", 2, 150), run("", 4, 290)};
   for (Record& record : records) {
     Metric& rate = record.metrics.front().second;
-    rate.ci95 = {rate.median - 4, rate.median + 4};
-    record.metrics.emplace_back("test_accuracy", Metric{.unit = "1", .median = 0.91, .ci95 = {{0.88, 0.93}}});
+    rate.ci95 = std::pair{rate.median - 4, rate.median + 4};
+    record.metrics.emplace_back("test_accuracy", Metric{.unit = "1", .median = 0.91, .ci95 = std::pair{0.88, 0.93}});
   }
   records[2].details["training"]["replayed"] = {{"cpu_bound", false}};
   const std::string text = scaling_text(records, false);
