@@ -5,9 +5,16 @@
 #include <functional>
 #include <string>
 
+#include "d5/core/error.hpp"
+
 namespace d5 {
 
-// fraction: 0..1 of the request under way. Throws Error "cancelled" where the parent has called the request off.
+// The parent has called the request off.
+class Cancelled : public Error {
+  using Error::Error;
+};
+
+// fraction: 0..1 of the request under way. Throws Cancelled.
 void report_progress(const std::string& text, double fraction);
 
 using ProgressListener = std::function<void(const std::string& text, double fraction)>;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -12,6 +13,7 @@
 #include "d5/bench/timed_record.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/bench/train_data.hpp"
+#include "d5/bench/train_ranks.hpp"
 #include "d5/bench/train_session.hpp"
 #include "d5/bench/train_speed.hpp"
 #include "d5/core/plugins.hpp"
@@ -159,6 +161,7 @@ class TrainBench final : public Bench {
     const Json target = fields.value("target", Json());
     if (target.is_object()) fields.erase("target");
     complete_fields("[train]", train_fields(), fields, result);
+    if (!fields.contains("communicator")) result["communicator"] = usual_communicator(result);
     for (const Parameter& parameter : parameters)
       result[parameter.name] = fields.contains(parameter.name)
                                    ? fields[parameter.name]
@@ -253,6 +256,11 @@ class TrainBench final : public Bench {
                          "[train] link: ranks that are threads need no network; legal: with --communicator mpi");
     }
     if (ranks == 1) return;
+    if (const char* const launcher = std::getenv("D5_LAUNCHER"); launcher && fields.at("communicator") != "mpi")
+      throw FieldError("communicator",
+                       fmt::format("[train] launcher {}: ranks that are threads are not started by it; legal: with "
+                                   "--communicator mpi",
+                                   launcher));
     if (scheme.name == "single")
       throw FieldError("scheme", fmt::format("[train] scheme single is of one process, and there are {} ranks", ranks));
     if (const Index micros = fields.at("accumulate"); all % (ranks * micros) != 0)
@@ -341,8 +349,10 @@ class TrainBench final : public Bench {
 
   std::vector<std::string> defaults(const Json& fields) const {
     std::vector<std::string> names;
+    const bool unremarkable = usual_communicator(fields) == "threads";  // what is usual depends on the place
     for (const CaseField& field : train_fields())
-      if (fields.at(field.name) == field.otherwise) names.push_back(field.name);
+      if (fields.at(field.name) == field.otherwise && (field.name != "communicator" || unremarkable))
+        names.push_back(field.name);
     for (const Parameter& parameter : own_parameters(fields.at("network")))
       if (fields.at(parameter.name) == to_json(Attributes{{parameter.name, parameter.otherwise}})[parameter.name])
         names.push_back(parameter.name);

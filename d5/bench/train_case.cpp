@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/bench/train_case.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <sstream>
 
 #include "d5/backends/backend.hpp"
@@ -20,6 +23,7 @@
 #include "d5/networks/form.hpp"
 #include "d5/networks/loss.hpp"
 #include "d5/networks/network.hpp"
+#include "d5/training/checkpoint.hpp"
 
 namespace d5 {
 
@@ -147,7 +151,7 @@ const std::vector<CaseField>& train_fields() {
       {"from_ranks", 0},
       {"restarts", 0},
       {"elastic", false},
-      {"rank_limit", 600.0},
+      {"rank_limit", 60.0},
       {"trajectory", ""},
       {"trajectory_every", 10},
       {"price", 0.0},
@@ -246,6 +250,44 @@ std::string checkpoint_file(const Json& fields, Index ranks) {
                      ranks > 1 ? fmt::format("-{}ranks", ranks) : "");
 }
 
+namespace {
+
+// Where a training without a file of its own goes on: of the number of ranks that is named, else of the only other
+// number that did not come to its end. Empty: nowhere.
+std::string checkpoint_of_others(const Json& fields, std::string& note) {
+  namespace fs = std::filesystem;
+  if (const Index from = fields.at("from_ranks"); from > 0) {
+    if (const std::string file = checkpoint_file(fields, from); fs::exists(file)) return file;
+    if (from == fields.at("ranks").get<Index>()) return {};
+    throw UsageError("[train] from_ranks is {}, and there is no {}", from, checkpoint_file(fields, from));
+  }
+  const fs::path alone = checkpoint_file(fields, 1);
+  const std::string start = alone.stem().string();
+  std::vector<std::string> files, ended;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(alone.parent_path(), error)) {
+    const std::string name = entry.path().filename().string();
+    Index ranks = 0;
+    if (name.starts_with(start + "-"))
+      std::from_chars(name.data() + start.size() + 1, name.data() + name.size(), ranks);
+    if (name != alone.filename() && (ranks == 0 || entry.path() != checkpoint_file(fields, ranks))) continue;
+    const Json about = Json::parse(read_checkpoint(entry.path().string()).about);
+    (about.value("stopped", "").empty() ? files : ended).push_back(entry.path().string());
+  }
+  std::ranges::sort(files);
+  if (files.size() > 1)
+    throw UsageError(
+        "[train] resume: there is no checkpoint of {} ranks, but several of others: {}; --from-ranks says "
+        "which",
+        fields.at("ranks").get<Index>(), fmt::join(files, ", "));
+  if (files.empty() && !ended.empty())
+    note = fmt::format("began anew: the training in {} has come to its end; --from-ranks goes on from it all the same",
+                       ended.front());
+  return files.empty() ? "" : files.front();
+}
+
+}  // namespace
+
 std::string trajectory_folder(const Json& fields) {
   const std::string folder = fields.at("trajectory");
   if (folder.empty()) return {};
@@ -292,9 +334,10 @@ TrainingCase training_case(const Json& fields, bool fixture) {
             .seconds = fields.at("time_limit"),
             .plateau = fields.at("plateau")};
   s.checkpoint.file = checkpoint_file(fields, fields.at("ranks"));
-  if (const Index from = fields.at("from_ranks"); from > 0) s.checkpoint.from = checkpoint_file(fields, from);
   s.checkpoint.every = fields.at("every");
   s.checkpoint.resume = fields.at("resume");
+  if (s.checkpoint.resume && !fixture && !std::filesystem::exists(s.checkpoint.file))
+    s.checkpoint.from = checkpoint_of_others(fields, result.resume_note);
   s.checkpoint.identity = train_identity(fields).dump();
 
   TrainData data;

@@ -36,6 +36,7 @@ struct TrainingCase {
   TrainingSettings settings;
   NetworkOfSize discriminator;    // of task gan, whose network is the generator
   std::string data_note;          // of a fixture: why
+  std::string resume_note;        // why a training that was to go on did not
   std::optional<double> optimum;  // the best quality that is possible, where the data says so
   std::string optimum_why;
 };

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <numeric>
 #include <optional>
 #include <sstream>
-#include <utility>
 
 #include "d5/bench/progress.hpp"
 #include "d5/bench/train_case.hpp"
@@ -37,23 +37,6 @@ std::string text_of_file(const std::string& file) {
   text << in.rdbuf();
   return text.str();
 }
-
-// A file for the case, gone with it.
-class Letter {
- public:
-  explicit Letter(const Json& contents)
-      : path_(std::filesystem::temp_directory_path() / fmt::format("d5-train-{}.json", getpid())) {
-    std::ofstream(path_) << contents.dump();
-  }
-  ~Letter() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Ranks that ended by themselves, for a reason that would be the same again.
 struct Final {
@@ -124,20 +107,13 @@ bool train_as_rank(Json fields, Depth depth, Communicator& all, const std::funct
 // Of ranks that are processes; a cluster of the case's own lives as long as this.
 struct Machines {
   explicit Machines(const Json& fields) : hosts(cluster_hosts()) {
-    const int ranks = fields.at("ranks"), asked = fields.at("ranks_per_node");
     const std::string link = fields.at("link");
-    const int each = asked > 0 ? asked : 1, nodes = (ranks + each - 1) / each;
-    if (!link.empty()) {
-      if (const auto reason = why_no_cluster()) throw CannotRun(fmt::format("[train] link: {}", *reason));
-      own.emplace(ClusterOptions{.name = "train", .nodes = nodes, .rate = link, .burst = "128kb"});
-      hosts.clear();
-      for (const ClusterNode& node : (*own)->nodes) hosts.push_back(node.host);
-    } else if (asked > 0 && !hosts.empty()) {
-      if (std::cmp_less(hosts.size(), nodes))
-        throw UsageError("[train] {} ranks, {} on each machine, need {} machines; there are {}", ranks, each, nodes,
-                         hosts.size());
-      hosts.resize(static_cast<size_t>(nodes));
-    }
+    if (link.empty()) return;
+    if (const auto reason = why_no_cluster()) throw CannotRun(fmt::format("[train] link: {}", *reason));
+    const int nodes = machines_needed(fields.at("ranks"), std::max(1, fields.at("ranks_per_node").get<int>()));
+    own.emplace(ClusterOptions{.name = "train", .nodes = nodes, .rate = link, .burst = "128kb"});
+    hosts.clear();
+    for (const ClusterNode& node : (*own)->nodes) hosts.push_back(node.host);
   }
   std::vector<std::string> on_first(std::vector<std::string> command) const {
     if (!own) return command;
@@ -154,12 +130,17 @@ struct Machines {
 Outcome train_by_mpirun(const Json& fields, Depth depth, const Began& began) {
   open_communicator("mpi");  // why it is off is said here
   const Json request = {{"fields", fields}, {"depth", std::string(name(depth))}};
-  const Letter letter(request);
+  const RanksFolder folder;
+  const std::string letter = folder.path() + "/case.json";
+  std::ofstream(letter) << request.dump();
   const Machines machines(fields);
-  LaunchedRanks ranks(machines.on_first(mpirun_command(
-      fields.at("ranks"),
-      {.mpirun = "mpirun", .hosts = machines.hosts, .mpirun_options = {}, .elastic = fields.at("elastic")},
-      {own_program(), "train-rank", letter.path()})));
+  const LaunchOptions options{.mpirun = "mpirun",
+                              .hosts = machines.hosts,
+                              .mpirun_options = {},
+                              .ranks_per_node = fields.at("ranks_per_node"),
+                              .elastic = fields.at("elastic")};
+  LaunchedRanks ranks(
+      machines.on_first(mpirun_command(fields.at("ranks"), options, {own_program(), "train-rank", letter})), folder);
   std::optional<Outcome> outcome;
   std::optional<Final> ended;
   for (std::string line; ranks.next_line(line);) {
@@ -182,6 +163,9 @@ Outcome train_by_mpirun(const Json& fields, Depth depth, const Began& began) {
   }
   // mpirun counts a rank that was lost as its failure, also where the others went on to the end.
   if (!outcome || (!ranks.succeeded() && !fields.at("elastic").get<bool>())) throw Error("{}", ranks.last_words());
+  if (machines.own)
+    for (const std::string& other : (*machines.own)->removed)
+      outcome->details["warnings"].push_back("removed a cluster: " + other);
   return *outcome;
 }
 
@@ -220,6 +204,8 @@ Outcome train_with_restarts(Json fields, Depth depth) {
       throw;
     } catch (const Diverged&) {
       throw;
+    } catch (const Cancelled&) {
+      throw;
     } catch (const Error& error) {
       lost = now_seconds();
       if (static_cast<Index>(happened.size()) == restarts) {
@@ -237,6 +223,13 @@ Outcome train_with_restarts(Json fields, Depth depth) {
 
 bool needs_ranks(const Json& fields) {
   return scheme_of(fields).name != "single" || (fields.at("communicator") == "mpi" && !cluster_hosts().empty());
+}
+
+std::string usual_communicator(const Json& fields) {
+  const bool wanted = std::getenv("D5_LAUNCHER") || std::getenv("SLURM_JOB_ID") || !cluster_hosts().empty();
+  if (fields.at("ranks").get<Index>() == 1 || !wanted) return "threads";
+  const auto is_mpi = [](const CommunicatorStatus& status) { return status.name == "mpi" && status.available; };
+  return std::ranges::any_of(communicator_statuses(), is_mpi) ? "mpi" : "threads";
 }
 
 Outcome train_by_ranks(const Json& fields, Depth depth) {

@@ -12,6 +12,10 @@ class Communicator;
 // Several ranks; or one on another machine.
 bool needs_ranks(const Json& fields);
 
+// Where none is named: threads; of several ranks mpi, where it is there and a launcher is named, or machines are: by a
+// cluster or an allocation that this runs in.
+std::string usual_communicator(const Json& fields);
+
 // What rank 0 says of it. Error with one message where a rank fails.
 Outcome train_by_ranks(const Json& fields, Depth);
 

@@ -274,6 +274,7 @@ Outcome trained(TrainingFrame& trainer, const Run& run) {
     stamp_replayed(cpu, run.fields.at("communicator") == "mpi", result, *run.communicator, details);
   if (!result.means.seconds.empty()) details["step_seconds"] = result.means.seconds;
   if (!result.means.samples.empty()) details["step_samples"] = result.means.samples;
+  if (!run.described.resume_note.empty()) details["warnings"].push_back(run.described.resume_note);
   for (const std::string& warning : result.warnings) details["warnings"].push_back(warning);
   if (const auto& skipped = result.skipped; skipped.train + skipped.test > 0)
     details["warnings"].push_back(

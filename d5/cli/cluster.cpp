@@ -37,8 +37,8 @@ Json described(const Cluster& cluster) {
   return {{"name", cluster.options.name},
           {"rate", cluster.options.rate},
           {"burst", cluster.options.burst},
-          {"owner", cluster.owner},
-          {"owner_lives", cluster.owner_lives},
+          {"owner", cluster.owner.pid},
+          {"left_over", cluster.left_over},
           {"whole", cluster.whole},
           {"nodes", nodes}};
 }
@@ -46,14 +46,18 @@ Json described(const Cluster& cluster) {
 void print(const Cluster& cluster) {
   fmt::print("{}: {} nodes, {}{}{}\n", cluster.options.name, cluster.nodes.size(), cluster.options.rate,
              cluster.whole ? "" : ", not finished",
-             cluster.owner_lives ? "" : fmt::format(", left over from process {}", cluster.owner));
+             cluster.left_over       ? fmt::format(", left over from process {}", cluster.owner.pid)
+             : cluster.owner.pid > 0 ? fmt::format(", until process {} ends", cluster.owner.pid)
+                                     : "");
   for (const ClusterNode& node : cluster.nodes)
     fmt::print("  {:<10} {:<14} {} processes, {:.1f} MB sent\n", node.host, node.address, node.processes.size(),
                static_cast<double>(node.sent_bytes) * 1e-6);
 }
 
 int up(const ClusterFlags& flags) {
-  const Cluster cluster = cluster_up(flags.options, flags.owner > 0 ? flags.owner : getppid());
+  if (flags.owner < 0) throw UsageError("[cluster] --owner {} is no process", flags.owner);
+  const Cluster cluster = cluster_up(flags.options, flags.owner);
+  for (const std::string& other : cluster.removed) fmt::print(stderr, "removed: {}\n", other);
   flags.json ? void(std::cout << described(cluster).dump() << "\n") : print(cluster);
   return exit_passed;
 }
@@ -68,8 +72,10 @@ int status(const ClusterFlags& flags) {
 int down(const ClusterFlags& flags) {
   must_be_possible();
   const bool removed = cluster_down(flags.options.name);
-  const int others = remove_left_over_clusters();
-  fmt::print("{}\n", removed || others ? fmt::format("removed: {}", (removed ? 1 : 0) + others) : "there was none");
+  if (removed) fmt::print("removed: '{}'\n", flags.options.name);
+  const std::vector<std::string> others = remove_left_over_clusters();
+  for (const std::string& other : others) fmt::print("removed: {}\n", other);
+  if (!removed && others.empty()) fmt::print("there was none\n");
   return exit_passed;
 }
 
@@ -102,7 +108,8 @@ RunCommand add_cluster(CLI::App& program) {
   make->add_option("--rate", flags->options.rate, "Of each link, in each direction: 100mbit, 1gbit, 10gbit, none")
       ->capture_default_str();
   make->add_option("--burst", flags->options.burst, "Bytes that may exceed it for a moment")->capture_default_str();
-  make->add_option("--owner", flags->owner, "Process without which the cluster is left over [the one that started d5]");
+  make->add_option("--owner", flags->owner,
+                   "Process with whose end it is taken down [none: it stays until 'd5 cluster down']");
   CLI::App* inside = command->add_subcommand("exec", "Run a command on a node; mpirun there reaches all nodes");
   inside->add_option("--node", flags->node, "Which node, from 0")->capture_default_str();
   inside->add_option("command", flags->command, "After --: the command and its options")->required();

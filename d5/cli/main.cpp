@@ -11,6 +11,8 @@
 #include "d5/cli/plugins.hpp"
 #include "d5/core/error.hpp"
 #include "d5/core/version.hpp"
+#include "d5/distributed/launch.hpp"
+#include "d5/distributed/watcher.hpp"
 #include "d5/runner/worker.hpp"
 
 namespace d5 {
@@ -65,7 +67,16 @@ int run_program(const std::vector<std::string>& arguments) {
     fmt::print(stderr, "d5: {}\n", advice(program, error));
     return exit_usage;
   }
-  for (const CLI::App* chosen : program.get_subcommands()) return commands.at(chosen->get_name())();
+  for (const CLI::App* chosen : program.get_subcommands()) {
+    const std::string name = chosen->get_name();
+    const auto started = started_as_rank();
+    if (started && started->size > 1 && (name == "train" || name == "comm" || name == "search")) {
+      if (started->rank > 0) return exit_passed;  // one message is enough
+      throw UsageError("[{}] d5 starts its ranks itself; run it without mpirun or srun, with --ranks {}", name,
+                       started->size);
+    }
+    return commands.at(name)();
+  }
   std::cout << program.help();
   return exit_usage;
 }
@@ -79,6 +90,7 @@ int main(int argc, char** argv) {
   try {
     if (argc == 3 && std::strcmp(argv[1], "comm-rank") == 0) return comm_rank_main(argv[2]);
     if (argc == 3 && std::strcmp(argv[1], "train-rank") == 0) return train_rank_main(argv[2]);
+    if (argc > 1 && std::strcmp(argv[1], "watcher") == 0) return watcher_main({argv + 2, argv + argc});
     return run_program({argv + 1, argv + argc});
   } catch (const UsageError& error) {
     fmt::print(stderr, "d5: {}\n", error.what());

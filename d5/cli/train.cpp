@@ -51,7 +51,10 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"link",
      "rate of the links of an emulated cluster that is made for the case: 1gbit; of processes, one or --ranks-per-node "
      "on each node (root)"},
-    {"communicator", "threads: ranks are threads of one process; mpi: processes that mpirun starts"},
+    {"communicator",
+     "threads: ranks are threads of one process; mpi: processes that mpirun or srun starts [threads; mpi with "
+     "--launcher "
+     "and inside a cluster or an allocation]"},
     {"scaling", "strong: --batch is that of all ranks together; weak: of each rank"},
     {"batch", "samples of a step"},
     {"accumulate", "micro-batches of a step"},
@@ -72,10 +75,11 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"events", "plugins that see the training go by, joined by '+'"},
     {"checkpoint", "folder for checkpoints, a file for each case"},
     {"every", "steps between checkpoints [at the end of every epoch]"},
-    {"from_ranks", "with --resume: the checkpoint of so many ranks, where this number of ranks has none yet"},
+    {"from_ranks",
+     "with --resume: the checkpoint of so many ranks, where this number of ranks has none yet [the only one there is]"},
     {"restarts", "how often ranks that are lost are started again, from the last checkpoint"},
     {"elastic", "true: ranks that are left go on without a lost one, from the last checkpoint"},
-    {"rank_limit", "seconds that a rank is waited for before it is taken for lost"},
+    {"rank_limit", "seconds that a rank is waited for before it is taken for lost [60]"},
     {"trajectory",
      "folder: the first of several backends or optimizers is the baseline, the others are compared with it"},
     {"trajectory_every", "steps between looks at the weights"},

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/distributed/cluster.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -61,10 +64,26 @@ void write_file(const fs::path& path, const std::string& text) {
   if (fs::file_size(path, error) != text.size() || error) throw Error("[cluster] {} cannot be written", path.string());
 }
 
-void write_state(const ClusterOptions& o, int owner, bool whole) {
-  write_file(state_folder / o.name / "state",
-             fmt::format("{} {} {} {} {}\n", o.nodes, o.rate, o.burst, owner, whole ? "whole" : "begun"));
+void write_state(const ClusterOptions& o, const ProcessName& owner, bool whole) {
+  write_file(state_folder / o.name / "state", fmt::format("{} {} {} {} {} {}\n", o.nodes, o.rate, o.burst, owner.pid,
+                                                          owner.start, whole ? "whole" : "begun"));
 }
+
+// One process at a time makes or removes clusters: a watcher may come while the next one is made.
+class Lock {
+ public:
+  Lock() : file_(open("/run/d5-cluster.lock", O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
+    if (file_ < 0) throw Error("[cluster] /run/d5-cluster.lock cannot be opened: {}", std::strerror(errno));
+    while (flock(file_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~Lock() { close(file_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int file_;
+};
 
 void build(const ClusterOptions& o) {
   const std::string bridge = bridge_of(o.name);
@@ -104,11 +123,12 @@ std::optional<Cluster> read_cluster(const std::string& name) {
   std::ifstream file(state_folder / name / "state");
   Cluster cluster;
   std::string stage;
-  if (!(file >> cluster.options.nodes >> cluster.options.rate >> cluster.options.burst >> cluster.owner >> stage))
+  if (!(file >> cluster.options.nodes >> cluster.options.rate >> cluster.options.burst >> cluster.owner.pid >>
+        cluster.owner.start >> stage))
     return {};
   cluster.options.name = name;
   cluster.whole = stage == "whole";
-  cluster.owner_lives = kill(cluster.owner, 0) == 0;
+  cluster.left_over = cluster.owner.pid > 0 && !cluster.owner.lives();
   for (int i = 0; i < cluster.options.nodes; ++i) {
     ClusterNode node{host_of(name, i), fmt::format("10.77.0.{}", i + 1)};
     node.processes = processes_in(node.host);
@@ -155,7 +175,9 @@ std::vector<Cluster> clusters() {
   return all;
 }
 
-bool cluster_down(const std::string& name) {
+namespace {
+
+bool take_down(const std::string& name) {
   ClusterOptions probe;
   probe.name = name;
   check_cluster(probe);
@@ -194,36 +216,69 @@ bool cluster_down(const std::string& name) {
   return state || bridge || !hosts.empty();
 }
 
-int remove_left_over_clusters() {
-  int removed = 0;
-  for (const Cluster& cluster : clusters())
-    if (!cluster.owner_lives) removed += cluster_down(cluster.options.name);
+std::vector<std::string> take_down_left_over() {
+  std::vector<std::string> removed;
+  for (const Cluster& cluster : clusters()) {
+    if (!cluster.left_over) continue;
+    size_t processes = 0;
+    for (const ClusterNode& node : cluster.nodes) processes += node.processes.size();
+    if (take_down(cluster.options.name))
+      removed.push_back(fmt::format("'{}', left over from process {}, in which {} processes ran", cluster.options.name,
+                                    cluster.owner.pid, processes));
+  }
   return removed;
+}
+
+}  // namespace
+
+bool cluster_down(const std::string& name) {
+  const Lock lock;
+  return take_down(name);
+}
+
+std::vector<std::string> remove_left_over_clusters() {
+  const Lock lock;
+  return take_down_left_over();
+}
+
+void remove_cluster_of(const ProcessName& owner, const std::string& name) {
+  const Lock lock;
+  if (const auto cluster = read_cluster(name); cluster && cluster->owner == owner && cluster->left_over)
+    take_down(name);
 }
 
 Cluster cluster_up(const ClusterOptions& options, int owner) {
   check_cluster(options);
   if (const auto reason = why_no_cluster()) throw UsageError("[cluster] {}", *reason);
-  remove_left_over_clusters();
+  const ProcessName later = owner > 0 ? process_name(owner) : ProcessName{};
+  if (owner > 0 && !later.lives()) throw UsageError("[cluster] the owner, process {}, does not run", owner);
+  const Lock lock;
+  std::vector<std::string> removed = take_down_left_over();
   if (const auto other = read_cluster(options.name))
-    throw UsageError("[cluster] '{}' is up already, for process {}; 'd5 cluster down --name {}' removes it",
-                     options.name, other->owner, options.name);
+    throw UsageError("[cluster] '{}' is up already{}; 'd5 cluster down --name {}' removes it", options.name,
+                     other->owner.pid > 0 ? fmt::format(", for process {}", other->owner.pid) : "", options.name);
   for (const Cluster& other : clusters())
     throw UsageError("[cluster] '{}' is up and has the addresses 10.77.0.0/24; 'd5 cluster down --name {}' removes it",
                      other.options.name, other.options.name);
-  cluster_down(options.name);  // what has no state
-  write_state(options, owner, false);
+  take_down(options.name);  // what has no state
+  const ProcessName builder = process_name(getpid());
+  const Watcher watcher(builder, "cluster", options.name);
+  write_state(options, builder, false);
   try {
     build(options);
   } catch (...) {
-    cluster_down(options.name);
+    take_down(options.name);
     throw;
   }
-  write_state(options, owner, true);
-  return *read_cluster(options.name);
+  write_state(options, later, true);
+  if (owner > 0 && owner != getpid()) Watcher(later, "cluster", options.name).leave();
+  Cluster made = *read_cluster(options.name);
+  made.removed = std::move(removed);
+  return made;
 }
 
-OwnCluster::OwnCluster(const ClusterOptions& options) : cluster_(cluster_up(options, getpid())) {}
+OwnCluster::OwnCluster(const ClusterOptions& options)
+    : cluster_(cluster_up(options, getpid())), watcher_(process_name(getpid()), "cluster", options.name) {}
 OwnCluster::~OwnCluster() {
   try {
     cluster_down(cluster_.options.name);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "d5/distributed/watcher.hpp"
+
 namespace d5 {
 
 struct ClusterOptions {
@@ -25,8 +27,9 @@ struct ClusterNode {
 
 struct Cluster {
   ClusterOptions options;
-  int owner = 0;  // the process that asked for it: when it is gone, the cluster is left over
-  bool owner_lives = false, whole = false;
+  ProcessName owner;  // without which the cluster is left over; nobody: it stays until it is taken down
+  bool whole = false, left_over = false;
+  std::vector<std::string> removed;  // what was left over and in the way, each with its owner and what ran in it
   std::vector<ClusterNode> nodes;
   std::string hosts() const;  // "d5c0,d5c1"
 };
@@ -34,13 +37,16 @@ struct Cluster {
 // Empty: a cluster can be made here.
 std::optional<std::string> why_no_cluster();
 
-// Removes what is left over first: of clusters whose owner is gone, or that were never finished. UsageError where a
-// cluster of that name is up. What was begun is taken back where it fails.
+// Removes what is left over first: clusters whose owner is gone, or that were never finished. UsageError where a
+// cluster is up. What was begun is taken back where it fails, or where this process ends before it is done. With an
+// owner (a pid; 0: none) the cluster is taken down when that ends, however it does.
 Cluster cluster_up(const ClusterOptions&, int owner);
 std::vector<Cluster> clusters();  // that are up, or left over
 // Ends what runs in the nodes, removes everything. Returns whether there was anything.
 bool cluster_down(const std::string& name);
-int remove_left_over_clusters();  // how many
+std::vector<std::string> remove_left_over_clusters();  // which, as in Cluster::removed
+// The cluster of that name, where it is still that owner's, who is gone.
+void remove_cluster_of(const ProcessName& owner, const std::string& name);
 
 void check_cluster(const ClusterOptions&);  // UsageError where a value is not legal
 
@@ -56,6 +62,7 @@ class OwnCluster {
 
  private:
   Cluster cluster_;
+  Watcher watcher_;
 };
 
 // The command and the environment with which a command runs on a node, so that mpirun there reaches the other nodes.

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <sstream>
+#include <tuple>
 
 #include "d5/core/error.hpp"
 #include "d5/core/parallel.hpp"
@@ -57,12 +58,49 @@ std::vector<std::string> srun_command(int ranks, const LaunchOptions& options,
   if (srun.empty()) throw UsageError("[launcher] srun is not in PATH; name mpirun, or use --communicator threads");
   std::vector<std::string> command{srun, fmt::format("--ntasks={}", ranks), "--cpu-bind=none", "--kill-on-bad-exit=1",
                                    "--export=" + variables};
+  if (const int each = options.ranks_per_node; each > 0)
+    command.insert(command.end(), {fmt::format("--nodes={}", machines_needed(ranks, each)),
+                                   fmt::format("--ntasks-per-node={}", each)});
   command.insert(command.end(), options.mpirun_options.begin(), options.mpirun_options.end());
   command.insert(command.end(), program.begin(), program.end());
   return command;
 }
 
+std::optional<int> number_of(const char* variable) {
+  const char* const text = std::getenv(variable);
+  return text && std::isdigit(static_cast<unsigned char>(*text)) ? std::optional(std::atoi(text)) : std::nullopt;
+}
+
+// Those that the launcher can reach: hosts that are named, the nodes of an allocation, or this one.
+int machines_there(const LaunchOptions& options) {
+  if (!options.hosts.empty()) return static_cast<int>(options.hosts.size());
+  return std::getenv("SLURM_JOB_ID") ? number_of("SLURM_JOB_NUM_NODES").value_or(1) : 1;
+}
+
+void check_machines(int ranks, const LaunchOptions& options) {
+  const int each = options.ranks_per_node;
+  if (each < 0) throw UsageError("[launcher] {} ranks on each machine; legal: 1 and more, or 0: evenly", each);
+  const int there = machines_there(options);
+  if (each > 0 && machines_needed(ranks, each) > there)
+    throw UsageError("[launcher] {} ranks, {} on each machine, need {} machines; there {} {}", ranks, each,
+                     machines_needed(ranks, each), there == 1 ? "is" : "are", there);
+}
+
 }  // namespace
+
+int machines_needed(int ranks, int ranks_per_node) { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+
+// Open MPI, MPICH, and steps of srun. The shell of an allocation may be a step of one task, and has a rank, too.
+std::optional<StartedRank> started_as_rank() {
+  const bool slurm = std::getenv("SLURM_JOB_ID") != nullptr;
+  for (const auto& [rank, size, outside_slurm_alone] :
+       {std::tuple{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", false}, {"PMI_RANK", "PMI_SIZE", true}})
+    if (const auto of = number_of(size); of && !(slurm && outside_slurm_alone))
+      return StartedRank{number_of(rank).value_or(0), *of};
+  if (const auto tasks = number_of("SLURM_STEP_NUM_TASKS"); slurm && tasks && *tasks > 1)
+    return StartedRank{number_of("SLURM_PROCID").value_or(0), *tasks};
+  return {};
+}
 
 std::vector<std::string> cluster_hosts() {
   std::vector<std::string> hosts;
@@ -86,6 +124,8 @@ std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe
 
 std::vector<std::string> mpirun_command(int ranks, const LaunchOptions& options,
                                         const std::vector<std::string>& rank_program) {
+  check_machines(ranks, options);
+  if (started_as_rank()) throw UsageError("[launcher] d5 starts its ranks itself; run it without mpirun");
   if (launcher_of(options) == "srun") return srun_command(ranks, options, rank_program);
   const auto is_plain = [](unsigned char c) { return std::isalnum(c) || std::strchr("/._+-", c); };
   if (!std::ranges::all_of(options.mpirun, is_plain))
@@ -113,7 +153,8 @@ std::vector<std::string> mpirun_command(int ranks, const LaunchOptions& options,
     for (const auto& [name, value] : tcp_settings()) add({"--mca", name.c_str(), value.c_str()});
   }
   if (!options.hosts.empty()) {
-    const size_t n = options.hosts.size();
+    const size_t n = options.ranks_per_node > 0 ? static_cast<size_t>(machines_needed(ranks, options.ranks_per_node))
+                                                : options.hosts.size();
     std::string list;
     for (size_t i = 0; i < n; ++i) {
       const size_t slots = (static_cast<size_t>(ranks) + n - 1 - i) / n;
@@ -128,9 +169,7 @@ std::vector<std::string> mpirun_command(int ranks, const LaunchOptions& options,
 }
 
 // Jobs that begin and end at the same time would make and remove one and the same folder of Open MPI's.
-LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command)
-    : folder_((std::filesystem::temp_directory_path() / "d5-ranks-XXXXXX").string()) {
-  if (!mkdtemp(folder_.data())) throw Error("[mpirun] {} cannot be made: {}", folder_, std::strerror(errno));
+LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command, const RanksFolder& folder) : folder_(folder) {
   try {
     start(command);
   } catch (...) {
@@ -140,7 +179,7 @@ LaunchedRanks::LaunchedRanks(const std::vector<std::string>& command)
 }
 
 void LaunchedRanks::start(const std::vector<std::string>& command) {
-  std::vector<std::string> variables{"TMPDIR=" + folder_};
+  std::vector<std::string> variables{"TMPDIR=" + folder_.path()};
   for (char** variable = environ; *variable; ++variable)
     if (!std::string_view(*variable).starts_with("TMPDIR=")) variables.emplace_back(*variable);
   int ends[2];
@@ -175,14 +214,13 @@ void LaunchedRanks::end() noexcept {
     if (waitpid(pid_, &status_, WNOHANG) == 0) {
       kill(pid_, SIGKILL);
       waitpid(pid_, &status_, 0);
+      folder_.end_processes();
     }
     status_ = status_ == 0 ? -1 : status_;
   }
   pid_ = -1;
   if (output_ >= 0) close(output_);
   output_ = -1;
-  std::error_code unused;
-  std::filesystem::remove_all(folder_, unused);
 }
 
 bool LaunchedRanks::next_line(std::string& line) {

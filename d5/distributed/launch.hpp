@@ -2,8 +2,11 @@
 // The command that starts ranks: mpirun of Open MPI 4 and 5, or of MPICH; srun inside a Slurm allocation.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "d5/distributed/watcher.hpp"
 
 namespace d5 {
 
@@ -11,6 +14,7 @@ struct LaunchOptions {
   std::string mpirun = "mpirun";
   std::vector<std::string> hosts;           // of ranks, in turn; empty: this machine
   std::vector<std::string> mpirun_options;  // further ones of the user
+  int ranks_per_node = 0;                   // on each machine, on as few as that takes; 0: evenly on all
   bool elastic = false;                     // a rank that is lost does not end the others, where mpirun can do that
 };
 
@@ -21,14 +25,23 @@ cluster_hosts();  // of D5_CLUSTER_HOSTS, as `d5 cluster exec` sets it; none whe
 // hosts are named. UsageError where D5_LAUNCHER is neither.
 std::string launcher_of(const LaunchOptions&);
 
-// UsageError where it is no mpirun that is known.
+int machines_needed(int ranks, int ranks_per_node);
+
+// A rank of an mpirun or srun that started d5 itself.
+struct StartedRank {
+  int rank, size;
+};
+std::optional<StartedRank> started_as_rank();
+
+// UsageError where it is no mpirun that is known, where there are fewer machines than ranks_per_node needs, or where
+// this process is itself a rank of mpirun, which cannot be nested.
 std::vector<std::string> mpirun_command(int ranks, const LaunchOptions&, const std::vector<std::string>& program);
 std::string own_program();  // the file of this process
 
-// Ranks under way: what they and mpirun print, in this process's group.
+// Ranks under way: what they and mpirun print, in this process's group. The folder lives as long as they do.
 class LaunchedRanks {
  public:
-  explicit LaunchedRanks(const std::vector<std::string>& command);
+  LaunchedRanks(const std::vector<std::string>& command, const RanksFolder&);
   ~LaunchedRanks();  // ends what still runs
   LaunchedRanks(const LaunchedRanks&) = delete;
   LaunchedRanks& operator=(const LaunchedRanks&) = delete;
@@ -43,7 +56,7 @@ class LaunchedRanks {
  private:
   void start(const std::vector<std::string>& command);
   void end() noexcept;
-  std::string folder_;  // for the launcher's own files
+  const RanksFolder& folder_;
   int pid_ = -1, output_ = -1, status_ = 0;
   std::string pending_;
   std::vector<std::string> log_;

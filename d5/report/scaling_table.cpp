@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "d5/report/number_text.hpp"
 #include "d5/report/text_table.hpp"
 
 namespace d5 {
@@ -33,6 +34,32 @@ std::string hidden_text(const Record& run) {
   std::string text = fmt::format("{:.0f} %", 100 * scheme["hidden_share"].get<double>());
   if (alone > 0 && beside > 1.05 * alone) text += fmt::format(", backward {:.2f} x", beside / alone);
   return text;
+}
+
+std::string with_interval(const Metric& metric, int more_decimals) {
+  if (!metric.ci95) return fmt::format("{:.4g}", metric.median);
+  const Interval interval{metric.ci95->first, metric.ci95->second};
+  const int decimals = std::min(6, supported_decimals(metric.median, interval) + more_decimals);
+  return fmt::format("{} ({})", number_text(metric.median, decimals), interval_text(interval, decimals));
+}
+
+// Of one run its own interval; of several their median alone, for that is of no run.
+std::string rate_text(const std::vector<const Record*>& runs) {
+  if (runs.size() == 1) return with_interval(*runs.front()->metric("throughput"), 0);
+  return fmt::format("{:.0f}", median_metric(runs, "throughput"));
+}
+
+std::string quality_name(const Record& run) {
+  return run.details.value("training", Json::object()).value("quality", "accuracy");
+}
+
+// A scheme is no faster for learning less. Ranks that replayed their computing learned nothing.
+std::string quality_text(const std::vector<const Record*>& runs) {
+  const std::string name = "test_" + quality_name(*runs.front());
+  const Metric* const metric = runs.front()->metric(name);
+  if (!metric || runs.front()->details.value("training", Json::object()).contains("replayed")) return "-";
+  if (runs.size() == 1) return with_interval(*metric, 1);
+  return fmt::format("{:.4g}", median_metric(runs, name));
 }
 
 // The share of a step in which the rank waits for samples.
@@ -89,8 +116,12 @@ std::string scaling_text(std::span<const Record> records, bool colour) {
 
   TextTable table;
   for (const std::string& name : varying) table.column(name);
-  for (const char* name : {"ranks", "samples/s", "speedup", "efficiency", "sent / step", "of least", "input"})
-    table.column(name, Align::right);
+  table.column("ranks", Align::right);
+  table.column("samples/s (95 %)", Align::right);
+  table.column("speedup", Align::right);
+  table.column("efficiency", Align::right);
+  table.column("test " + quality_name(*studies.front().by_ranks.begin()->second.front()) + " (95 %)", Align::right);
+  for (const char* name : {"sent / step", "of least", "input"}) table.column(name, Align::right);
   table.column("hidden");
   table.column("straggler");
   for (const Study& study : studies) {
@@ -105,8 +136,8 @@ std::string scaling_text(std::span<const Record> records, bool colour) {
       const double rate = median_metric(runs, "throughput"), least = median_metric(runs, "sent_of_least");
       const double more = static_cast<double>(ranks) / static_cast<double>(base);
       for (Cell cell :
-           {Cell{std::to_string(ranks)}, Cell{fmt::format("{:.0f}", rate)},
-            Cell{fmt::format("{:.2f}", rate / base_rate)}, Cell{fmt::format("{:.0f} %", 100 * rate / base_rate / more)},
+           {Cell{std::to_string(ranks)}, Cell{rate_text(runs)}, Cell{fmt::format("{:.2f}", rate / base_rate)},
+            Cell{fmt::format("{:.0f} %", 100 * rate / base_rate / more)}, Cell{quality_text(runs)},
             Cell{fmt::format("{:.3g} MB", median_metric(runs, "sent_per_step") * 1e-6)},
             Cell{least > 0 ? fmt::format("{:.2f} x", least) : "-"}, Cell{input_text(*runs.front())},
             Cell{hidden_text(*runs.front())}, Cell{straggler_text(*runs.front())}})

@@ -24,7 +24,6 @@ constexpr int look_milliseconds =
     50;                               // how often limits are looked at; slices are shorter, so it seldom happens in one
 constexpr double hello_seconds = 60;  // a foreign framework may take that long to be loaded
 constexpr double farewell_seconds = 2;  // between close and kill
-constexpr double cancel_seconds = 0.5;  // between cancel and kill
 constexpr size_t kept_output_bytes = 2048;
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
@@ -181,7 +180,7 @@ void Child::check_limits(double deadline, double seconds) {
     try {
       lines_->send({{"do", "cancel"}});
       lines_->send({{"do", "close"}});
-      ended_within(cancel_seconds);
+      ended_within(settings_.limits.cancel_seconds);
     } catch (const Error&) {  // it is gone
     }
     lose("interrupted");

@@ -22,8 +22,9 @@ namespace d5 {
 class LineSocket;
 
 struct ChildLimits {
-  double seconds = 600;     // without a word, while a request is under way
-  size_t memory_bytes = 0;  // resident size; 0: what the machine has, less a reserve
+  double seconds = 600;         // without a word, while a request is under way
+  size_t memory_bytes = 0;      // resident size; 0: what the machine has, less a reserve
+  double cancel_seconds = 0.5;  // to end by itself once it is cancelled
 };
 size_t memory_limit(const ChildLimits&);  // in bytes, as of now
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/runner/pool.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 
@@ -33,6 +34,14 @@ std::string child_key(const Json& fields) {
        {"backend", "kernel", "threads", "processes", "ranks", "device", "environment", "dtype", "math"})
     key.push_back(fields.value(name, Json()));
   return key.dump();
+}
+
+ChildLimits limits_of(const Json& fields, ChildLimits limits) {
+  const bool processes = fields.value("communicator", "") == "mpi";
+  if (fields.contains("rank_limit") && (processes || fields.value("ranks", 1) > 1))
+    limits.seconds = std::max(limits.seconds, 2 * fields["rank_limit"].get<double>() + 60);
+  if (processes) limits.cancel_seconds = 15;
+  return limits;
 }
 
 Child& ChildPool::take(const std::string& key, const Json& fields) {
@@ -69,7 +78,7 @@ ChildSettings ChildPool::settings(const Json& fields) const {
       if (!std::getenv(name)) settings.environment.emplace_back(name, cap);
   for (auto& variable : variables(fields.value("environment", ""))) settings.environment.push_back(std::move(variable));
   if (options_.pin) settings.cores = cores_for(threads * fields.value("processes", 1) * fields.value("ranks", 1));
-  settings.limits = options_.limits;
+  settings.limits = limits_of(fields, options_.limits);
   settings.interrupted = &interrupted_;
   return settings;
 }

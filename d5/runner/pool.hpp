@@ -14,6 +14,10 @@ namespace d5 {
 // Cases with the same key can share a child.
 std::string child_key(const Json& fields);
 
+// Of the child of a case. One that waits for ranks hears of a lost one from them, by name: it has the time that this
+// takes (rank_limit, twice: those who wait may wait for each other), and when it is cancelled the time to end them.
+ChildLimits limits_of(const Json& fields, ChildLimits);
+
 class ChildPool {
  public:
   ChildPool(const RunOptions& options, const std::atomic<bool>& interrupted)

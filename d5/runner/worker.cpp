@@ -135,7 +135,7 @@ class Worker {
     lines_.fill();
     while (const auto line = lines_.take_line()) {
       const Json request = Json::parse(*line);
-      if (request.value("do", "") == "cancel") throw Error("[worker] cancelled");
+      if (request.value("do", "") == "cancel") throw Cancelled("[worker] cancelled");
       early_.push_back(request);
     }
   }

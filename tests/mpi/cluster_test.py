@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,13 @@ def left_over():
     spaces = [p.name for p in Path("/run/netns").glob("d5" + NAME + "*")] if Path("/run/netns").exists() else []
     files = [str(p) for p in [*Path("/etc/netns").glob("d5" + NAME + "*"), Path("/run/d5-cluster") / NAME] if p.exists()]
     return links + spaces + files
+
+
+def comes(condition, seconds=15):
+    until = time.time() + seconds
+    while not condition() and time.time() < until:
+        time.sleep(0.1)
+    return condition()
 
 
 class Cluster(unittest.TestCase):
@@ -72,7 +80,7 @@ class Cluster(unittest.TestCase):
                 self.assertEqual(result.returncode, 2, result.stdout)
                 self.assertIn(said, result.stderr)
 
-    def test_what_a_dead_owner_left_is_removed(self):
+    def test_what_belongs_to_an_owner_goes_with_it(self):
         shell = subprocess.Popen(["sleep", "100"])
         self.up("--owner", str(shell.pid))
         refused = run("up", "--name", NAME, "--nodes", "2")
@@ -82,10 +90,46 @@ class Cluster(unittest.TestCase):
         time.sleep(0.5)
         shell.kill()
         shell.wait()
-        self.up()  # again: the first one, with what ran in it, is gone
         self.assertNotEqual(inside.wait(timeout=10), 0)
-        run("down", "--name", NAME)
-        self.assertEqual(left_over(), [])
+        self.assertTrue(comes(lambda: left_over() == []), left_over())
+        self.assertEqual(run("up", "--name", NAME, "--owner", str(shell.pid)).returncode, 2)  # it is gone
+
+    def test_without_an_owner_it_stays(self):
+        subprocess.run(["sh", "-c", f'"{d5}" cluster up --name {NAME} --nodes 2; echo'], check=True, stdout=subprocess.DEVNULL)
+        time.sleep(1)
+        self.assertNotIn("left over", run("status").stdout)
+        refused = run("up", "--name", "other", "--nodes", "1")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn(f"'{NAME}' is up", refused.stderr)
+
+    def test_what_is_left_over_is_not_removed_silently(self):
+        self.up()
+        state = Path("/run/d5-cluster") / NAME / "state"
+        nodes, rate, burst, _, _, stage = state.read_text().split()
+        state.write_text(f"{nodes} {rate} {burst} {os.getpid()} 1 {stage}\n")  # a pid that was given to another process since
+        inside = subprocess.Popen([d5, "cluster", "exec", "--name", NAME, "--", "sleep", "100"])
+        time.sleep(0.5)
+        again = run("up", "--name", NAME, "--nodes", "2")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertRegex(again.stderr, f"removed: '{NAME}', left over from process {os.getpid()}, in which 1 processes ran")
+        self.assertNotEqual(inside.wait(timeout=10), 0)
+
+    def test_nothing_is_left_of_a_training_that_is_ended(self):
+        if not has_mpi():
+            self.skipTest("no mpi")
+        remains = lambda: ([p.name for p in Path("/sys/class/net").iterdir() if p.name.startswith("d5train")] +
+                           [p.name for p in Path(tempfile.gettempdir()).glob("d5-ranks-*") if p.name not in before])
+        for end in (signal.SIGINT, signal.SIGKILL):
+            before = {p.name for p in Path(tempfile.gettempdir()).glob("d5-ranks-*")}
+            with tempfile.TemporaryDirectory() as folder:
+                process = subprocess.Popen([d5, "train", *mpi_tests.LITTLE, "--epochs", "100000", "--ranks", "2", "--communicator", "mpi",
+                                            "--link", "1gbit", "--quiet", "-o", folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                self.addCleanup(process.kill)
+                self.assertTrue(comes(lambda: len(remains()) > 3), remains())
+                time.sleep(2)  # the ranks are at work
+                process.send_signal(end)
+                process.wait(timeout=20)
+                self.assertTrue(comes(lambda: remains() == []), (end, remains()))
 
     def test_a_crash_while_it_is_made_leaves_nothing(self):
         for seconds in (0.03, 0.08, 0.15):

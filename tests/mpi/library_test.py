@@ -32,9 +32,9 @@ class Library(unittest.TestCase):
     def train(self, *words):
         return self.records("train", *mpi_tests.LITTLE, *words)
 
-    def killed(self, number, rank, phase):
+    def killed(self, number, rank, phase, how="kill"):
         return ["--source", str(source / "tests/mpi/kill.cpp"), "--checkpoint", f"{self.folder}/{number}", "--every", "2", "--events",
-                f"kill:rank={rank}:phase={phase}:step=6:mark={self.folder}/mark-{number}"]
+                f"kill:rank={rank}:phase={phase}:step=6:mark={self.folder}/mark-{number}:how={how}"]
 
     def test_collectives_are_right(self):
         records = self.records("comm", "allreduce,reduce_scatter,allgather,broadcast,reduce,gather,scatter,all_to_all", "--ranks", "2",
@@ -76,6 +76,16 @@ class Library(unittest.TestCase):
             # Six steps of 32, or four where the checkpoint was lost; what three ranks cannot divide by 24 is left out.
             self.assertEqual((shrunk["resumed_at"], training["samples"]), (4, 320) if phase == "checkpoint" else (6, 318))
             self.assertEqual(record["metrics"]["lost_ranks"]["median"], 1)
+
+    def test_the_others_go_on_without_a_hung_rank(self):
+        record, = self.train("--ranks", "4", "--communicator", "mpi", "--elastic", "true", "--rank-limit", "3",
+                             *self.killed(0, 1, "backward", how="stop"))
+        if "elastic is off" in record["reason"]:
+            self.assertNotIn("Open MPI) 5", version)
+            return
+        self.assertEqual(record["status"], "passed", record["reason"])
+        shrunk, = record["details"]["training"]["shrunk"]
+        self.assertEqual((shrunk["ranks"], shrunk["lost"]), (3, [1]))
 
 
 if __name__ == "__main__":

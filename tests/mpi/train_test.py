@@ -111,6 +111,52 @@ optimizer = "momentum:learning_rate=0.01"
                 self.assertEqual(record["details"]["training"]["resumed_at_step"], 6)
                 self.assertEqual(record["details"]["training"]["samples"], 320)
 
+    def test_ranks_join_at_the_only_checkpoint_there_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            saved = ["--checkpoint", folder, "--every", "3"]
+            self.records(*saved, "--ranks", "2", "--steps", "6")
+            record, = self.records(*saved, "--ranks", "4", "--steps", "7", "--resume")
+            self.assertEqual(record["details"]["training"]["resumed_at_step"], 6)
+            result = train(*saved, "--ranks", "8", "--resume")
+            self.assertNotEqual(result.returncode, 0)
+            self.assertRegex(result.stdout, "-2ranks.d5c, .*-4ranks.d5c; --from-ranks says which")
+            result = train(*saved, "--ranks", "8", "--resume", "--from-ranks", "3")
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("from_ranks is 3, and there is no", result.stdout)
+        with tempfile.TemporaryDirectory() as folder:  # numbers of ranks beside each other, as in a study, are trainings of their own
+            records = self.records("--checkpoint", folder, "--resume", "--ranks", "1,2")
+            self.assertEqual([r["details"]["training"]["resumed_at_step"] for r in records], [0, 0])
+            self.assertTrue(any("began anew" in w for w in records[1]["warnings"]), records[1]["warnings"])
+
+    def test_the_communicator_follows_the_place(self):
+        cluster = {"D5_CLUSTER_HOSTS": "localhost"}
+        for words, environment, communicator in [(["--ranks", "2"], {}, "threads"), (["--ranks", "2"], cluster, "mpi"),
+                                                 (["--ranks", "1"], cluster, "threads"), (["--ranks", "2", "--launcher", "mpirun"], {}, "mpi"),
+                                                 (["--ranks", "2", "--communicator", "threads"], cluster, "threads")]:
+            result = train(*words, "--steps", "1", environment=environment)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            record, = [r for r in map(json.loads, result.stdout.splitlines()) if r["kind"] == "train"]
+            self.assertEqual(record["case"]["communicator"], communicator)
+        self.assertIn("--communicator threads", record["rerun"])  # what is usual there is another
+        result = train("--ranks", "2", "--launcher", "mpirun", "--communicator", "threads")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("launcher mpirun", result.stderr)
+
+    def test_machines_are_counted(self):
+        result = train("--ranks", "2", "--communicator", "mpi", "--ranks-per-node", "1")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("2 ranks, 1 on each machine, need 2 machines; there is 1", result.stdout)
+        result = train("--ranks", "2", "--communicator", "mpi", "--ranks-per-node", "-1")
+        self.assertEqual(result.returncode, 2)
+
+    def test_inside_mpirun_one_rank_says_that_d5_starts_its_own(self):
+        for words in [["train", *LITTLE, "--ranks", "2", "--communicator", "mpi"], ["comm", "--ranks", "2"]]:
+            result = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", d5, *words], capture_output=True,
+                                    text=True, timeout=60)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertEqual(result.stderr.count("d5 starts its ranks itself"), 1, result.stderr)
+            self.assertNotIn("recursive", result.stderr)
+
     def test_two_ranks_of_synchronous_schemes_are_dsgd(self):
         weights = self.weights("--ranks", "2", "--communicator", "mpi", "--scheme", "dsgd,pssgd,zero1,hierarchical,sparcml:density=1")
         self.assertEqual(set(weights), {weights[0]})
@@ -209,6 +255,11 @@ optimizer = "momentum:learning_rate=0.01"
             result = train("--ranks", "2", "--communicator", "mpi", environment=slurm)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
             self.assertIn("--ntasks=2", log.read_text())
+            # The shell of an allocation may be a step of one task.
+            shell = {**slurm, "SLURM_JOB_NUM_NODES": "1", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMI_SIZE": "1", "PMI_RANK": "0"}
+            result = train("--ranks", "2", "--ranks-per-node", "2", environment=shell)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertRegex(log.read_text(), "--nodes=1 --ntasks-per-node=2")
             log.unlink()
             result = train("--ranks", "2", "--communicator", "mpi", "--launcher", "mpirun", environment=slurm)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)

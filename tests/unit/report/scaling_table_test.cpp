@@ -29,7 +29,21 @@ TEST(ScalingTable, OneNumberOfRanksIsNoStudy) {
 TEST(ScalingTable, OneStudyNamesItsBase) {
   const std::string text = scaling_text(std::vector{run("1gbit", 2, 100), run("1gbit", 4, 150)}, false);
   EXPECT_THAT(text, HasSubstr("weak scaling, dsgd, batch 32, links of 1gbit, against 2 ranks (100 samples/s)"));
-  EXPECT_THAT(text, ContainsRegex("4 +150 +1.50 +75 % +2 MB"));
+  EXPECT_THAT(text, ContainsRegex("4 +150 +1.50 +75 % +- +2 MB"));
+}
+
+TEST(ScalingTable, RowsCarryTheirAccuracyAndTheIntervalOfTheRate) {
+  std::vector records{run("", 1, 100), run("", 2, 150), run("", 4, 290)};
+  for (Record& record : records) {
+    Metric& rate = record.metrics.front().second;
+    rate.ci95 = std::pair{rate.median - 4, rate.median + 4};
+    record.metrics.emplace_back("test_accuracy", Metric{.unit = "1", .median = 0.91, .ci95 = std::pair{0.88, 0.93}});
+  }
+  records[2].details["training"]["replayed"] = {{"cpu_bound", false}};
+  const std::string text = scaling_text(records, false);
+  EXPECT_THAT(text, ContainsRegex("samples/s \\(95 %\\) .*test accuracy \\(95 %\\)"));
+  EXPECT_THAT(text, ContainsRegex("2 +150 \\(146 .. 154\\) +1.50 +75 % +0.910 \\(0.880 .. 0.930\\)"));
+  EXPECT_THAT(text, ContainsRegex("4 +290 \\(286 .. 294\\) +2.90 +7[23] % +- "));
 }
 
 TEST(ScalingTable, StudiesShareATableAndEachHasItsOwnBase) {

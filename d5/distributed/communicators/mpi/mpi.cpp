@@ -2,12 +2,16 @@
 #include "d5/distributed/communicators/mpi/mpi.hpp"
 
 #include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <functional>
 #include <sstream>
 #include <thread>
 
@@ -165,6 +169,21 @@ void check_mpi(int code, const char* call) {
   throw Error("{}", what);
 }
 
+namespace {
+
+MpiWatch::Process own_process() {
+  MpiWatch::Process own{.pid = getpid()};
+  std::string machine;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> machine;
+  char space[64] = "";
+  if (readlink("/proc/self/ns/pid", space, sizeof space - 1) > 0) machine += space;
+  own.machine = std::hash<std::string>()(machine);
+  gethostname(own.host, sizeof own.host - 1);
+  return own;
+}
+
+}  // namespace
+
 // ---- the watch
 struct MpiWatchThread {
   std::thread thread;
@@ -175,6 +194,10 @@ MpiWatch::MpiWatch(MPI_Comm world) : thread_(std::make_unique<MpiWatchThread>())
   MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(control_, &rank_);
   MPI_Comm_size(control_, &size_);
+  const Process own = own_process();
+  processes_.resize(static_cast<size_t>(size_));
+  check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, processes_.data(), sizeof own, MPI_BYTE, control_),
+            "MPI_Allgather");
   thread_->thread = std::thread([this] {
     while (!ends_) {
       std::this_thread::sleep_for(std::chrono::milliseconds(250));
@@ -240,7 +263,20 @@ std::vector<int> MpiWatch::silent() {
   const std::vector<Answer> answers = ask();
   for (int rank = 0; rank < size_; ++rank)
     if (answers[static_cast<size_t>(rank)].rank < 0) lost.push_back(rank);
-  return lost;
+  const std::scoped_lock lock(silent_mutex_);
+  return silent_ = lost;
+}
+
+void MpiWatch::end_silent() {
+  const Process& own = processes_[static_cast<size_t>(rank_)];
+  const std::scoped_lock lock(silent_mutex_);
+  for (const int rank : silent_) {
+    const Process& hung = processes_[static_cast<size_t>(rank)];
+    if (hung.machine != own.machine)
+      throw Error("[mpi] rank {}, process {} on {}, does not answer; it cannot be ended from {}, so all end", rank,
+                  hung.pid, hung.host, own.host);
+    kill(static_cast<pid_t>(hung.pid), SIGKILL);
+  }
 }
 
 void MpiWatch::accuse(double waited_s) {
@@ -351,14 +387,14 @@ void MpiTransport::run_library(const Operation& op) {
 }
 
 int MpiTransport::abandon(int peer) {
-  const std::vector<int> silent = watch_->silent();  // ranks of the world
+  const std::vector<int> silent = watch_->silent();  // ranks of the watch: of the world, or of what was left of it
   if (silent.empty()) return peer;
-  MPI_Group world, group;
-  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group all, group;
+  MPI_Comm_group(watch_->communicator(), &all);
   MPI_Comm_group(comm_, &group);
   int here = MPI_UNDEFINED;
-  MPI_Group_translate_ranks(world, 1, silent.data(), group, &here);
-  MPI_Group_free(&world);
+  MPI_Group_translate_ranks(all, 1, silent.data(), group, &here);
+  MPI_Group_free(&all);
   MPI_Group_free(&group);
   return here == MPI_UNDEFINED ? peer : here;
 }
@@ -374,6 +410,7 @@ std::optional<std::string> MpiTransport::why_no_shrink() const {
 
 std::unique_ptr<Transport> MpiTransport::shrink() {
   if (const auto reason = why_no_shrink()) throw Error("[communicator] elastic is off: {}", *reason);
+  watch_->end_silent();  // a shrink would wait for them
   revoke_function()(comm_);
   MPI_Comm left;
   check_mpi(shrink_function()(comm_, &left), "MPIX_Comm_shrink");

@@ -4,6 +4,8 @@
 
 #include <mpi.h>
 
+#include <mutex>
+
 #include "d5/distributed/communicator.hpp"
 
 namespace d5 {
@@ -23,7 +25,17 @@ class MpiWatch {
     limit_.store(limit_s, std::memory_order_release);
   }
   void end() { limit_.store(0, std::memory_order_release); }
+  // A process of a rank: what is on this machine can be ended from here.
+  struct Process {
+    int64_t pid = 0;
+    uint64_t machine = 0;  // a hash of the kernel's run and the space of pids
+    char host[64] = "";
+  };
   std::vector<int> silent();  // asks everyone; those who do not answer within three seconds
+  MPI_Comm communicator() const { return control_; }
+  // Those who did not answer when they were asked last are hung, and the library knows of the dead only: SIGKILL.
+  // Error that names one of another machine.
+  void end_silent();
 
  private:
   struct Answer {
@@ -35,6 +47,9 @@ class MpiWatch {
   std::vector<Answer> ask();  // rank -1: no answer
   [[noreturn]] void accuse(double waited_s);
   MPI_Comm control_;
+  std::vector<Process> processes_;
+  std::mutex silent_mutex_;
+  std::vector<int> silent_;
   int rank_ = 0, size_ = 0;
   std::atomic<double> limit_{0};  // 0: no call is under way
   std::atomic<long> calls_{0};
