@@ -202,10 +202,10 @@ struct Nan {
 D5_REGISTER_KERNEL(reference, "Right", "fast", Square<Nothing>);
 D5_REGISTER_KERNEL(reference, "Right", "beyond", Square<Beyond>);
 D5_REGISTER_KERNEL(reference, "Right", "nan", Square<Nan>);
-D5_REGISTER_KERNEL(reference, "Right", "far", Square<Far>);
+D5_REGISTER_KERNEL(reference, "Right", "distant", Square<Far>);
 D5_REGISTER_KERNEL(torch, "Right", "fast", Square<Nothing>);
 D5_REGISTER_KERNEL(torch, "Right", "beyond", Square<Beyond>);
-D5_REGISTER_KERNEL(torch, "Right", "far", Square<Far>);
+D5_REGISTER_KERNEL(torch, "Right", "distant", Square<Far>);
 D5_REGISTER_KERNEL(elsewhere, "Right", "foreign", Square<Nothing>);
 
 // Right as often as it is checked before it is timed.
