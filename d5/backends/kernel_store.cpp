@@ -35,8 +35,9 @@ KernelStore::KernelStore(const KernelBuffers& plan, bool guarded, int slots, con
 
 size_t KernelStore::lay_apart(const KernelBuffers& plan, int slots) {
   offsets_.assign(slots, std::vector<size_t>(plan.buffers.size(), 0));
-  size_t end = guard_bytes;
-  guards_.push_back({0, guard_bytes, ""});
+  const size_t guard = guard_between_buffers();
+  size_t end = guard;
+  guards_.push_back({0, guard, ""});
   for (size_t i = 0; i < plan.buffers.size(); ++i)
     for (int slot = 0; slot < slots; ++slot) {
       if (plan.buffers[i].fixed && slot > 0) {
@@ -45,7 +46,7 @@ size_t KernelStore::lay_apart(const KernelBuffers& plan, int slots) {
       }
       offsets_[slot][i] = end;
       const size_t begin = end + plan.buffers[i].life.bytes;
-      end = rounded(begin) + std::max(guard_bytes, gap(plan.buffers[i].life.bytes));
+      end = rounded(begin) + std::max(guard, gap(plan.buffers[i].life.bytes));
       guards_.push_back({begin, end - begin, plan.buffers[i].name});
     }
   return end;

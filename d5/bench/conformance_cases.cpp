@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "d5/core/origin.hpp"
+#include "d5/core/trial.hpp"
 #include "d5/operators/operator.hpp"
 
 namespace d5 {
@@ -15,12 +17,18 @@ bool holds_strings(const std::vector<TensorSpec>& specs) {
 // Strings have no random values to be filled with and no errors to be measured: tests/unit/operators has them.
 bool is_defined(const std::string& op, const Attributes& values, const std::string& dtype) {
   const OperatorEntry& entry = registered<operators>(op);
-  const OperatorCase one = entry.describe(complete_values(op, entry, values), parse_dtype(dtype));
-  try {
-    return !holds_strings(one.specs()) && !holds_strings(entry.make(one.attributes)->infer(one.specs()));
-  } catch (const Error&) {
-    return false;
-  }
+  const auto act = [&](const Calling& calling) {
+    calling("describe");
+    const OperatorCase one = entry.describe(complete_values(op, entry, values), parse_dtype(dtype));
+    try {
+      calling("its constructor or infer");
+      const bool strings = holds_strings(one.specs()) || holds_strings(entry.make(one.attributes)->infer(one.specs()));
+      return std::string(strings ? "strings" : "defined");
+    } catch (const Error&) {
+      return std::string("undefined");
+    }
+  };
+  return (is_users<operators>(op) ? try_apart("[" + op + "]", act) : act([](std::string_view) {})) == "defined";
 }
 
 }  // namespace

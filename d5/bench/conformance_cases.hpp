@@ -18,6 +18,7 @@ struct ConformanceCell {
 std::vector<ConformanceCell> conformance_cells(const std::vector<std::string>& operators);
 
 // The complete cases of a cell, in the given layouts. Those that ONNX does not define (Conv of integers) are left out.
+// Error where an operator of a user has cases that are none, or crashes on the way.
 std::vector<Json> conformance_cases(const ConformanceCell&, const std::string& backend, const std::string& device,
                                     const std::vector<std::string>& layouts, int threads);
 

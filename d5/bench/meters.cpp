@@ -3,12 +3,27 @@
 
 #include <algorithm>
 
+#include "d5/core/origin.hpp"
+#include "d5/core/trial.hpp"
+
 namespace d5 {
+
+// A wrong metric is no fault of the case: it is unavailable from then on.
+template <class Act>
+void Meters::guarded(Asked& asked, const char* call, Act act) {
+  if (!asked.unavailable.empty()) return;
+  try {
+    act(*asked.meter);
+  } catch (const std::exception& error) {
+    asked.unavailable = fmt::format("{} throws: {}", call, error.what());
+    asked.reported = false;
+  }
+}
 
 Meters::Meters(const MetricRequest& request) : prefix_(request.prefix) {
   for (const std::string& name : request.names) {
     Asked asked{.name = name, .meter = registered<metrics>(name).make()};
-    if (auto reason = asked.meter->why_not()) asked.unavailable = *reason;
+    guarded(asked, "why_not", [&](Meter& meter) { asked.unavailable = meter.why_not().value_or(""); });
     asked_.push_back(std::move(asked));
   }
 }
@@ -21,7 +36,9 @@ int Meters::repeats() const {
 
 void Meters::see(const CheckedResult& result, int run) {
   for (Asked& a : asked_)
-    if (a.unavailable.empty() && run <= a.meter->repeats()) a.meter->see(result, run);
+    guarded(a, "see", [&](Meter& meter) {
+      if (run <= meter.repeats()) meter.see(result, run);
+    });
 }
 
 std::vector<StepObserver*> Meters::observers() const {
@@ -33,20 +50,19 @@ std::vector<StepObserver*> Meters::observers() const {
 }
 
 void Meters::begin() {
-  for (Asked& a : asked_)
-    if (a.unavailable.empty()) a.meter->begin();
+  for (Asked& a : asked_) guarded(a, "begin", [](Meter& meter) { meter.begin(); });
 }
 
 void Meters::end(int64_t iterations) {
-  for (Asked& a : asked_)
-    if (a.unavailable.empty()) a.meter->end(iterations);
+  for (Asked& a : asked_) guarded(a, "end", [&](Meter& meter) { meter.end(iterations); });
 }
 
 void Meters::report(Json& details) {
   for (Asked& a : asked_) {
     if (a.reported) continue;
-    Json report = a.unavailable.empty() ? a.meter->report(fmt::format("{}-{}", prefix_, a.name))
-                                        : Json{{"unavailable", a.unavailable}};
+    Json report;
+    guarded(a, "report", [&](Meter& meter) { report = meter.report(fmt::format("{}-{}", prefix_, a.name)); });
+    if (!a.unavailable.empty()) report = {{"unavailable", a.unavailable}};
     if (report.is_null()) continue;
     details["metrics"][a.name] = std::move(report);
     a.reported = true;
@@ -61,6 +77,24 @@ std::vector<Json> reports_of(const CaseResult& result, const std::string& name) 
   return reports;
 }
 
+namespace {
+
+// The value that a user's metric gives, from a copy of this process. A record is how a metric is written and read.
+std::optional<Metric> value_apart(const std::string& name, const Measured& measured) {
+  const std::string line = try_apart("[" + name + "]", [&](const Calling& calling) {
+    Record carrier{.kind = "op", .fields = Json::object(), .status = "passed"};
+    calling("its constructor");
+    const auto meter = registered<metrics>(name).make();
+    calling("value");
+    if (const auto value = meter->value(measured)) carrier.metrics.emplace_back(name, *value);
+    return to_line(carrier);
+  });
+  const Record carrier = record_from_line(line);
+  return carrier.metrics.empty() ? std::nullopt : std::optional(carrier.metrics.front().second);
+}
+
+}  // namespace
+
 void add_metrics(const CaseResult& result, Measured measured, Record& record) {
   measured.check = record.details.value("check", Json());
   std::vector<std::string> names = usual_metrics();
@@ -72,13 +106,21 @@ void add_metrics(const CaseResult& result, Measured measured, Record& record) {
     if (asked && !measured.reports.empty()) record.details["metrics"][names[i]] = measured.reports.back();
     std::string reason;
     for (const Json& report : measured.reports) reason = report.value("unavailable", "");
-    const auto value = reason.empty() ? registered<metrics>(names[i]).make()->value(measured) : std::nullopt;
+    std::optional<Metric> value;
+    bool wrong = false;
+    if (reason.empty()) try {
+        value = is_users<metrics>(names[i]) ? value_apart(names[i], measured)
+                                            : registered<metrics>(names[i]).make()->value(measured);
+      } catch (const Error& error) {
+        reason = error.what();
+        wrong = true;
+      }
     if (value) {
       record.metrics.emplace_back(names[i], *value);
       continue;
     }
     const bool has_values = record.status == "passed" || record.status == "mistrusted";
-    if (asked && has_values)
+    if (wrong || (asked && has_values))
       record.warnings.push_back(
           fmt::format("{}: unavailable: {}", names[i], reason.empty() ? "this case has no such value" : reason));
   }

@@ -33,6 +33,9 @@ class Meters {
     std::string unavailable;
     bool reported = false;
   };
+  template <class Act>
+  void guarded(Asked&, const char* call, Act act);
+
   std::string prefix_;
   std::vector<Asked> asked_;
 };

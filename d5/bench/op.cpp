@@ -2,31 +2,51 @@
 // Level 0: one operator. How values become a case, and how the result of a case becomes a record.
 #include <algorithm>
 
+#include "d5/backends/kernel.hpp"
 #include "d5/bench/op_case.hpp"
 #include "d5/bench/op_session.hpp"
 #include "d5/bench/problem.hpp"
 #include "d5/bench/timed_record.hpp"
+#include "d5/core/origin.hpp"
+#include "d5/core/plugins.hpp"
+#include "d5/core/trial.hpp"
 
 namespace d5 {
 namespace {
 
+// An operator with the values of a case. `calling` is told what of it runs next.
+struct Described {
+  OperatorCase one;
+  std::vector<TensorSpec> in, out;
+  std::unique_ptr<Operator> op;
+
+  Described(const Json& fields, const Calling& calling) {
+    calling("describe");
+    one = describe(fields);
+    in = one.specs();
+    calling("its constructor");
+    op = registered<operators>(fields.at("operator").get<std::string>()).make(one.attributes);
+    calling("infer");
+    out = op->infer(in);
+  }
+};
+
 // Buffers of the executable and of the problem, a result read back, and the oracle in double: the peak of a check.
-double bytes_to_check(const Json& fields) {
-  const OperatorCase one = describe(fields);
-  const auto in = one.specs();
-  const auto made = registered<operators>(fields.at("operator").get<std::string>()).make(one.attributes);
-  const auto out = made->infer(in);
+double bytes_to_check(const Json& fields, const Calling& calling) {
+  const Described made(fields, calling);
   double bytes = 0, elements = 0;
-  for (const std::vector<TensorSpec>* specs : {&in, &out})
+  for (const std::vector<TensorSpec>* specs : {&made.in, &made.out})
     for (const TensorSpec& spec : *specs) {
       if (!spec.present) continue;
       bytes += spec.bytes();
       elements += static_cast<double>(spec.elements());
     }
   // Small cases are computed whole, with their scale and tolerance; of large ones a sample, from inputs in double.
-  const bool whole = made->cost(in, pass_of(fields)).flops <= ProblemOptions{}.full_flops;
+  calling("cost");
+  const bool whole = made.op->cost(made.in, pass_of(fields)).flops <= ProblemOptions{}.full_flops;
   const double passes = pass_of(fields) == Pass::backward ? 2 : 1;  // values, and gradients as large again
-  return passes * (3 * bytes + (whole ? 40 : 8) * elements);
+  const bool twice = is_users<operators>(fields.at("operator").get<std::string>()) || fields.at("kernel") != "builtin";
+  return passes * ((twice ? 4 : 3) * bytes + (whole ? 40 : 8) * elements);
 }
 
 class OpBench final : public Bench {
@@ -65,13 +85,18 @@ class OpBench final : public Bench {
   }
 
   void check_case(const Json& fields) const override {
-    const OperatorCase one = describe(fields);
-    registered<operators>(fields.at("operator").get<std::string>()).make(one.attributes)->infer(one.specs());
+    ask(fields, [&](const Calling& calling) {
+      const Described fits(fields, calling);
+      return std::string();
+    });
   }
 
   double memory_bytes(const Json& fields) const override {
     try {
-      return bytes_to_check(fields);
+      return std::stod(
+          ask(fields, [&](const Calling& calling) { return fmt::format("{:g}", bytes_to_check(fields, calling)); }));
+    } catch (const TrialFailed&) {
+      throw;
     } catch (const Error&) {  // no case at all: its child says why
       return 0;
     }
@@ -80,7 +105,14 @@ class OpBench final : public Bench {
   std::unique_ptr<Session> open(const Json& fields) const override { return open_op_session(fields); }
 
   Record record(const CaseResult& result) const override {
-    return timed_record(result, rerun(result.fields), unremarkable_fields(result.fields));
+    Record record = timed_record(result, rerun(result.fields), unremarkable_fields(result.fields));
+    const auto field = [&](const char* name) { return result.fields.at(name).get<std::string>(); };
+    const std::string kernel = fmt::format("{}:{}:{}", field("backend"), field("operator"), field("kernel"));
+    for (const Takeover& one : takeovers())
+      if ((one.kind == operators::kind && one.name == field("operator")) ||
+          (one.kind == kernels::kind && one.name == kernel))
+        record.warnings.push_back(one.text);
+    return record;
   }
 
   std::string rerun(const Json& fields) const override {
@@ -90,6 +122,11 @@ class OpBench final : public Bench {
   std::vector<std::string> compared_fields() const override { return {"backend", "device", "environment", "kernel"}; }
 
  private:
+  static std::string ask(const Json& fields, const std::function<std::string(const Calling&)>& act) {
+    const std::string op = fields.at("operator");
+    return is_users<operators>(op) ? try_apart("[" + op + "]", act) : act([](std::string_view) {});
+  }
+
   // Fields at their default that a table need not repeat. Sizes, arithmetic and layout are always shown.
   std::vector<std::string> unremarkable_fields(const Json& fields) const {
     std::vector<std::string> names;

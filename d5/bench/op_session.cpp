@@ -10,6 +10,7 @@
 #include "d5/bench/step_timer.hpp"
 #include "d5/bench/trust.hpp"
 #include "d5/core/guard.hpp"
+#include "d5/core/origin.hpp"
 #include "d5/core/parallel.hpp"
 
 namespace d5 {
@@ -55,6 +56,7 @@ class OpSession final : public Session {
       if (spec.dtype == DType::string)
         return {.status = "unsupported", .reason = fmt::format("{} has strings; level 0 measures numbers", op)};
     const CompileOptions options = compile_options(fields_);
+    pass_of_ = pass_of(fields_);
     if (options.mode == Mode::training && !(has_gradient(one) && registered<operators>(op).has_backward))
       return {.status = "unsupported", .reason = fmt::format("{} has no gradient", op)};
     if (auto reason = backend_->why_not(graph, options)) return {.status = "unsupported", .reason = *reason};
@@ -69,7 +71,7 @@ class OpSession final : public Session {
         executable_->bytes() + static_cast<size_t>(parameters_->elements()) * sizeof(float) * 2;
     if (depth == Depth::build) return outcome;
 
-    const bool passed = check_before(op, one, outcome);
+    const bool passed = check_before(op, one, graph, outcome);
     if (times_itself()) {
       outcome.details["kernels"] = to_json(executable_->kernels());  // known once they have run
       outcome.details["worker"] = times_itself()->details();
@@ -85,6 +87,10 @@ class OpSession final : public Session {
     timer_->describe_bound(cost, written_bytes(op, one), type, options.math, options.device,
                            fields_.at("cache") == "cold", outcome.details);
     timer_->warm_up(outcome.details);
+    // What is checked at the end must have been computed while it was timed. A worker that times itself keeps its
+    // results where we cannot write.
+    if (!times_itself()) poison_results(*problem_, *executable_);
+    backend_->synchronize();
     return outcome;
   }
 
@@ -150,13 +156,19 @@ class OpSession final : public Session {
   }
 
   // The exact pass on small integers first, then the random inputs that will be timed.
-  bool check_before(const std::string& op, const OperatorCase& one, Outcome& outcome) {
-    pass_of_ = pass_of(fields_);
+  bool check_before(const std::string& op, const OperatorCase& one, const Graph& graph, Outcome& outcome) {
     ProblemOptions options{.pass = pass_of_,
                            .inputs = parse_input_values(fields_.at("inputs").get<std::string>()),
                            .math = compile_options(fields_).math,
                            .narrow = !executable_->narrow_arithmetic(pass_of_).empty(),
                            .seed = fields_.at("seed").get<uint64_t>()};
+    problem_ = std::make_unique<Problem>(make_problem(op, one, options));
+    if (!times_itself() && (is_users<operators>(op) || fields_.at("kernel") != "builtin"))
+      if (const std::string fault = stray_writes(graph); !fault.empty()) {
+        outcome.status = "failed";
+        outcome.reason = fault;
+        return false;
+      }
     if (exact_on_integers(op, one, pass_of_) && options.math != Math::winograd) {
       ProblemOptions integers = options;
       integers.inputs = InputValues::integers;
@@ -168,7 +180,6 @@ class OpSession final : public Session {
         return false;
       }
     }
-    problem_ = std::make_unique<Problem>(make_problem(op, one, options));
     const CheckResult check = run_once(*problem_);
     outcome.details["check"] = to_json(check);
     if (!check.passed) {
@@ -179,6 +190,7 @@ class OpSession final : public Session {
     const Trust trust = trust_in_oracle(op, one, *problem_, executable_->kernels(), options.seed);
     outcome.status = trust.status;
     outcome.reason = trust.reason;
+    if (!trust.warning.empty()) outcome.details["warnings"] = {trust.warning};
     if (trust.status == "failed") return false;
     if (check.powerless) {
       outcome.status = "mistrusted";
@@ -186,6 +198,32 @@ class OpSession final : public Session {
     }
     for (const Expected& e : problem_->expected) first_results_.push_back(executable_->read(e.role, e.value));
     return true;
+  }
+
+  // Code of a user runs once where far more than usual lies between buffers: what it writes there, or to what it may
+  // only read. It is timed as all others are, elsewhere.
+  std::string stray_writes(const Graph& graph) {
+    const CompileOptions options = compile_options(fields_);
+    Memory& memory = backend_->memory(options.device);
+    ParameterSet parameters(DType::f32, memory.is_host() ? widely_guarded_memory() : memory);
+    std::unique_ptr<Executable> executable;
+    {
+      const WideGuards wide;
+      executable = backend_->compile(graph, parameters, options);
+    }
+    write_inputs(*problem_, *executable);
+    poison_results(*problem_, *executable);
+    executable->forward({});
+    if (pass_of_ == Pass::backward) executable->backward({});
+    backend_->synchronize();
+    if (const std::string overrun = executable->overrun(); !overrun.empty()) return overrun;
+    for (const auto& [role, tensors] : {std::pair{Executable::Role::value, &problem_->inputs},
+                                        {Executable::Role::gradient, &problem_->output_gradients}})
+      for (const auto& [name, tensor] : *tensors)
+        if (std::memcmp(executable->read(role, name).data(), tensor.data(), tensor.bytes()) != 0)
+          return fmt::format("{}{} was written to: a kernel may only read it",
+                             role == Executable::Role::gradient ? "gradient of " : "", name);
+    return {};
   }
 
   // The results that were checked, and those of further runs where a metric wants them.

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include "d5/backends/tolerance.hpp"
 #include "d5/core/guard.hpp"
+#include "d5/core/origin.hpp"
 #include "d5/core/parallel.hpp"
 
 namespace d5 {
@@ -22,12 +24,13 @@ void make_absolute(const std::vector<Tensor>& tensors) {
   }
 }
 
-std::vector<Tensor> allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted) {
+std::vector<Tensor> allocate(const std::vector<TensorSpec>& specs, const std::vector<bool>& wanted, Memory& memory,
+                             unsigned char poison) {
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < specs.size(); ++i) {
     const DType type = compute_dtype(specs[i].dtype);
-    tensors.push_back(specs[i].present && wanted[i] ? Tensor(type, specs[i].shape, guarded_memory()) : Tensor());
-    if (tensors.back().present() && type != DType::string) tensors.back().fill_bytes(0xff);
+    tensors.push_back(specs[i].present && wanted[i] ? Tensor(type, specs[i].shape, memory) : Tensor());
+    if (tensors.back().present() && type != DType::string) tensors.back().fill_bytes(poison);
   }
   return tensors;
 }
@@ -41,6 +44,24 @@ void check_made(const std::string& op, const std::vector<TensorSpec>& specs, con
     if (came.dtype != promised.dtype || !(came.shape == promised.shape))
       throw Error("[{}] made {} {} as {}; infer() promised {}", op, what, i, to_string(came), to_string(promised));
     if (const std::string how = overrun(made[i]); !how.empty()) throw Error("[{}] wrote {} of {} {}", op, how, what, i);
+  }
+}
+
+std::vector<Tensor> copies(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> all;
+  for (const Tensor& tensor : tensors) all.push_back(tensor.present() ? tensor.clone() : Tensor());
+  return all;
+}
+
+// What the loops read must be what it was, and so must the bytes around it.
+void check_read(const std::string& op, const std::vector<Tensor>& before, const std::vector<Tensor>& after,
+                const char* what) {
+  for (size_t i = 0; i < after.size(); ++i) {
+    if (!after[i].present()) continue;
+    if (const std::string how = overrun(after[i]); !how.empty())
+      throw Error("[{}] wrote {} of {} {}", op, how, what, i);
+    if (std::memcmp(before[i].data(), after[i].data(), after[i].bytes()) != 0)
+      throw Error("[{}] changed {} {}: it may only read it", op, what, i);
   }
 }
 
@@ -115,15 +136,51 @@ std::vector<Index> sample_indices(const Shape& shape, size_t count, const Rng& r
   return {chosen.begin(), chosen.end()};
 }
 
-void run_loops(const Oracle& o, Context& c) {
-  c.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true));
+Tensor widely_guarded(const Tensor& tensor) {
+  Tensor guarded(tensor.dtype(), tensor.shape(), widely_guarded_memory());
+  guarded.copy_from(tensor);
+  return guarded;
+}
+
+void run_loops(const Oracle& o, Context& c, unsigned char poison) {
+  const bool users = is_users<operators>(o.name);
+  Memory& memory = users ? widely_guarded_memory() : guarded_memory();
+  const std::vector<Tensor> inputs = users ? copies(c.inputs) : c.inputs;
+  const std::vector<Tensor> gradients = users ? copies(c.output_gradients) : c.output_gradients;
+  c.outputs = allocate(o.out, std::vector<bool>(o.out.size(), true), memory, poison);
   o.op.forward(c);
   check_made(o.name, o.out, c.outputs, "output");
-  if (!o.backward()) return;
-  c.input_gradients = allocate(o.in, o.wanted);
-  o.op.backward(c);
-  check_made(o.name, o.in, c.input_gradients, "the gradient of input");
+  if (o.backward()) {
+    c.input_gradients = allocate(o.in, o.wanted, memory, poison);
+    o.op.backward(c);
+    check_made(o.name, o.in, c.input_gradients, "the gradient of input");
+  }
+  if (!users) return;
+  check_read(o.name, inputs, c.inputs, "input");
+  check_read(o.name, gradients, c.output_gradients, "the gradient of output");
 }
+
+namespace {
+
+// The first element that two runs on the same inputs give differently. What is NaN says enough by itself, and a sum may
+// be taken in another order.
+std::string difference_of_runs(const Oracle& o, const Context& first, const Context& second) {
+  for (size_t i = 0; i < o.results(); ++i) {
+    if (!o.is_wanted(i)) continue;
+    const std::vector<double> a = doubles(o.backward() ? first.input_gradient(i) : first.output(i)),
+                              b = doubles(o.backward() ? second.input_gradient(i) : second.output(i));
+    const double share = is_float(o.result(i).dtype) ? 1e-6 : 0;
+    for (size_t at = 0; at < a.size(); ++at) {
+      if (std::isnan(a[at]) || a[at] == b[at]) continue;
+      if (std::abs(a[at] - b[at]) <= share * std::max(std::abs(a[at]), std::abs(b[at]))) continue;
+      return fmt::format("{}{}[{}] differs between two runs on the same inputs: never written, or random?",
+                         o.backward() ? "gradient of x" : "y", i, at);
+    }
+  }
+  return {};
+}
+
+}  // namespace
 
 Tensor error_scale(const Oracle& o, size_t i, std::optional<Context>& of_absolutes) {
   const Tensor magnitude = o.op.magnitude(o.context, o.options.pass, i);
@@ -139,6 +196,13 @@ Tensor error_scale(const Oracle& o, size_t i, std::optional<Context>& of_absolut
 
 std::vector<Expected> expect_whole(Oracle& o) {
   run_loops(o, o.context);
+  if (is_users<operators>(o.name)) {
+    Context again{.inputs = o.context.inputs,
+                  .output_gradients = o.context.output_gradients,
+                  .input_types = o.context.input_types};
+    run_loops(o, again, 0x5a);
+    o.doubt = difference_of_runs(o, o.context, again);
+  }
   o.context.round_off = round_off(accumulator(arithmetic(o), o.in, DType::f32));
   std::vector<Expected> all;
   std::optional<Context> of_absolutes;

@@ -18,6 +18,7 @@ struct Oracle {
   std::vector<TensorSpec> in, out;
   std::vector<bool> wanted;  // gradients of inputs
   Context context;           // inputs and output gradients
+  std::string doubt = {};    // why the loops are not to be believed: a result differs from run to run
 
   bool backward() const { return options.pass == Pass::backward; }
   size_t results() const { return backward() ? in.size() : out.size(); }
@@ -34,12 +35,15 @@ bool exact_on_integers(const Operator&, std::span<const TensorSpec> in, Pass, si
 // A seeded sample without the bias of a stride, plus the ends of every axis. Empty: there are no more than `count`.
 std::vector<Index> sample_indices(const Shape&, size_t count, const Rng&);
 
-// Every result as the operator's loops give it.
+// Every result as the operator's loops give it. Those of a user run twice: what they leave out is not the same then.
 std::vector<Expected> expect_whole(Oracle&);
 
-// Forward, and backward where gradients are wanted, by the operator's own loops, into tensors of the context. Error
-// where they do not make what infer() promised, or write beside it.
-void run_loops(const Oracle&, Context&);
+// Forward, and backward where gradients are wanted, by the operator's own loops, into tensors of the context, which are
+// full of `poison` before. Error where they do not make what infer() promised, write beside it or into what they read.
+void run_loops(const Oracle&, Context&, unsigned char poison = 0xff);
+
+// Where code of a user computes: a tensor with wide guards.
+Tensor widely_guarded(const Tensor&);
 
 // The scale of errors in result i, elementwise: what its rounding is relative to. The context holds inputs and results.
 // `of_absolutes` keeps what several results share.

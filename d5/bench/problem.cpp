@@ -7,6 +7,7 @@
 
 #include "d5/bench/oracle.hpp"
 #include "d5/core/convert.hpp"
+#include "d5/core/origin.hpp"
 
 namespace d5 {
 namespace {
@@ -54,6 +55,7 @@ bool exact_on_integers(const std::string& op, const OperatorCase& one, Pass pass
 
 Problem make_problem(const std::string& name, const OperatorCase& one, const ProblemOptions& options) {
   const auto op = registered<operators>(name).make(one.attributes);
+  const bool users = is_users<operators>(name);
   Oracle o{name, *op, options, one.specs(), {}, {}, {}};
   o.out = op->infer(o.in);
   o.out.resize(std::min(o.out.size(), one.outputs));
@@ -70,7 +72,9 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
   const std::optional<Entries> entries = large ? choose_entries(o) : std::nullopt;
   // Whoever computes a few samples alone widens them alone.
   const auto widened = [&](const Tensor& tensor) {
-    return entries ? tensor : tensor.cast(compute_dtype(tensor.dtype()));
+    if (entries) return tensor;
+    const Tensor wide = tensor.cast(compute_dtype(tensor.dtype()));
+    return users ? widely_guarded(wide) : wide;
   };
 
   Problem problem{.pass = options.pass};
@@ -109,6 +113,7 @@ Problem make_problem(const std::string& name, const OperatorCase& one, const Pro
   } else {
     problem.expected = expect_whole(o);
   }
+  problem.doubt = o.doubt;
   return problem;
 }
 

@@ -41,6 +41,7 @@ struct Problem {
   Pass pass;
   std::vector<std::pair<std::string, Tensor>> inputs, output_gradients;  // in the case's own types, row-major
   std::vector<Expected> expected;
+  std::string doubt = {};  // why they are not to be believed; empty: they are as good as the operator's loops
 };
 
 // Backward problems expect the gradients of every differentiable input.

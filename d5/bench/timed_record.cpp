@@ -59,6 +59,7 @@ Record timed_record(const CaseResult& result, std::string rerun, std::vector<std
   if (!result.prepared.empty()) record.details = result.prepared.front();
   record.details.erase("warmup_s");
   for (const Json& warning : record.details.value("warnings", Json::array())) record.warnings.push_back(warning);
+  record.details.erase("warnings");
   if (!result.finished.empty()) record.details["after"] = result.finished.back();
   record.details["unremarkable"] = std::move(unremarkable);
   for (const Plugin& plugin : opened_plugins())

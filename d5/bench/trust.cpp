@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "d5/backends/kernel.hpp"
+#include "d5/core/origin.hpp"
 #include "d5/operators/gradient_check.hpp"
 
 namespace d5 {
@@ -19,13 +20,13 @@ bool is_finite(const std::vector<std::pair<std::string, Tensor>>& tensors) {
   });
 }
 
-std::string not_a_number(const Problem& problem) {
+// "y0[5]": the first expected value that is so; empty: none is.
+std::string first_that(const Problem& problem, bool (*is_so)(double)) {
   for (const Expected& e : problem.expected)
-    for (size_t i = 0; i < e.values.size(); ++i)
-      if (std::isnan(e.values[i]))
-        return fmt::format("{}{}[{}] is nan although every input is finite: never written, or outside its domain?",
-                           e.role == Executable::Role::gradient ? "gradient of " : "", e.value,
-                           e.at.empty() ? static_cast<Index>(i) : e.at[i]);
+    if (const auto found = std::ranges::find_if(e.values, is_so); found != e.values.end()) {
+      const auto i = static_cast<size_t>(found - e.values.begin());
+      return fmt::format("{}[{}]", result_name(e), e.at.empty() ? static_cast<Index>(i) : e.at[i]);
+    }
   return {};
 }
 
@@ -45,16 +46,27 @@ std::string wrong_gradient(const std::string& op, const OperatorCase& one, uint6
 
 Trust trust_in_oracle(const std::string& op, const OperatorCase& one, const Problem& problem, const Facts& kernels,
                       uint64_t seed) {
-  if (registry_origin(operators::kind, op).empty()) return {};
-  if (is_finite(problem.inputs) && is_finite(problem.output_gradients))
-    if (const std::string reason = not_a_number(problem); !reason.empty()) return {"failed", reason};
+  if (!is_users<operators>(op)) return {};
+  Trust trust;
+  if (is_finite(problem.inputs) && is_finite(problem.output_gradients)) {
+    if (const std::string place = first_that(problem, [](double v) { return std::isnan(v); }); !place.empty())
+      return {"failed", place + " is nan although every input is finite: never written, or outside its domain?"};
+    if (const std::string place = first_that(problem, [](double v) { return std::isinf(v); }); !place.empty())
+      trust.warning = place + " is infinite although every input is finite";
+  }
+  if (!problem.doubt.empty()) return {"failed", problem.doubt};
   if (problem.pass == Pass::backward) {
     const std::string reason = wrong_gradient(op, one, seed);
-    return reason.empty() ? Trust{} : Trust{"failed", reason};
+    if (!reason.empty()) return {"failed", reason};
+    return trust;
   }
   const bool own =
       std::ranges::any_of(kernels, [](const auto& kernel) { return kernel.second.ends_with(oracle_name); });
-  return own ? Trust{"mistrusted", "its only implementation is its own oracle"} : Trust{};
+  if (own) {
+    trust.status = "mistrusted";
+    trust.reason = "its only implementation is its own oracle";
+  }
+  return trust;
 }
 
 }  // namespace d5

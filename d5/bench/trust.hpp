@@ -13,6 +13,7 @@ namespace d5 {
 struct Trust {
   std::string status = "passed";  // passed | mistrusted | failed
   std::string reason;
+  std::string warning = {};  // what may be meant, and may not
 };
 // `kernels` are those that computed the problem and agreed with its expected values.
 Trust trust_in_oracle(const std::string& op, const OperatorCase&, const Problem&, const Facts& kernels, uint64_t seed);

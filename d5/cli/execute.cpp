@@ -231,20 +231,19 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Hooks& hooks) {
   if (flags.json) std::cout << to_line(environment) << "\n" << std::flush;
 
   std::vector<Record> records;
+  const auto emit = [&](Record record) {
+    record.environment = environment.environment;
+    if (const auto label = labels_of.find(record.fields.dump()); label != labels_of.end())
+      record.details["suites"] = label->second;
+    writer.write(record);
+    if (flags.json) std::cout << to_line(record) << "\n" << std::flush;
+    if (hooks.made) hooks.made(record, options.folder);
+    records.push_back(std::move(record));
+  };
+  for (const Record& refused : hooks.refused) emit(refused);
   ProgressBar bar(flags.quiet);
   run_cases(
-      cases, options,
-      [&](const Record& made) {
-        Record record = made;
-        record.environment = environment.environment;
-        if (const auto label = labels_of.find(record.fields.dump()); label != labels_of.end())
-          record.details["suites"] = label->second;
-        writer.write(record);
-        if (flags.json) std::cout << to_line(record) << "\n" << std::flush;
-        if (hooks.made) hooks.made(record, options.folder);
-        records.push_back(std::move(record));
-      },
-      [&](const Progress& progress) { bar.show(progress); }, interrupted);
+      cases, options, emit, [&](const Progress& progress) { bar.show(progress); }, interrupted);
   bar.clear();
   writer.close();
 

@@ -26,6 +26,7 @@ RunOptions run_options(const RunFlags&, const Json& recipe_measure);
 
 // What a command adds to a run.
 struct Hooks {
+  std::vector<Record> refused = {};  // of what was asked for and cannot even become a case
   // Sees each record as it is written, and the folder where its files are.
   std::function<void(const Record&, const std::string& folder)> made = {};
   std::function<std::string(const std::vector<Record>&)> text = {};  // instead of the usual table

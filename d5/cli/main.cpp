@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <map>
@@ -10,6 +11,7 @@
 #include "d5/cli/interrupt.hpp"
 #include "d5/cli/plugins.hpp"
 #include "d5/core/error.hpp"
+#include "d5/core/plugins.hpp"
 #include "d5/core/version.hpp"
 #include "d5/distributed/launch.hpp"
 #include "d5/distributed/watcher.hpp"
@@ -75,10 +77,24 @@ int run_program(const std::vector<std::string>& arguments) {
       throw UsageError("[{}] d5 starts its ranks itself; run it without mpirun or srun, with --ranks {}", name,
                        started->size);
     }
-    return commands.at(name)();
+    const int status = commands.at(name)();
+    return status == exit_passed && !plugins_not_opened().empty() ? exit_failed : status;
   }
   std::cout << program.help();
   return exit_usage;
+}
+
+template <class Act>
+int status_of(Act act) {
+  try {
+    return act();
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "d5: {}\n", error.what());
+    return exit_usage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "d5: {}\n", error.what());
+    return was_interrupted() ? exit_interrupted : exit_failed;
+  }
 }
 
 }  // namespace
@@ -87,16 +103,14 @@ int run_program(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   using namespace d5;
   if (argc == 2 && std::strcmp(argv[1], "worker") == 0) return worker_main();
-  try {
-    if (argc == 3 && std::strcmp(argv[1], "comm-rank") == 0) return comm_rank_main(argv[2]);
-    if (argc == 3 && std::strcmp(argv[1], "train-rank") == 0) return train_rank_main(argv[2]);
-    if (argc > 1 && std::strcmp(argv[1], "watcher") == 0) return watcher_main({argv + 2, argv + argc});
-    return run_program({argv + 1, argv + argc});
-  } catch (const UsageError& error) {
-    fmt::print(stderr, "d5: {}\n", error.what());
-    return exit_usage;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "d5: {}\n", error.what());
-    return was_interrupted() ? exit_interrupted : exit_failed;
-  }
+  if (argc == 3 && std::strcmp(argv[1], "comm-rank") == 0) return status_of([&] { return comm_rank_main(argv[2]); });
+  if (argc == 3 && std::strcmp(argv[1], "train-rank") == 0) return status_of([&] { return train_rank_main(argv[2]); });
+  if (argc > 1 && std::strcmp(argv[1], "watcher") == 0)
+    return status_of([&] { return watcher_main({argv + 2, argv + argc}); });
+  const int status = status_of([&] { return run_program({argv + 1, argv + argc}); });
+  if (opened_plugins().empty()) return status;
+  // What a plugin does when it is closed must not decide about the exit status.
+  std::cout.flush();
+  std::fflush(nullptr);
+  std::_Exit(status);
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 op: level 0. Every field of a case is an option, every option an axis: --m 512,1024 --backend onednn,reference.
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <map>
 #include <set>
 
+#include "d5/bench/op_case.hpp"
 #include "d5/bench/session.hpp"
+#include "d5/bench/timed_record.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
 #include "d5/cli/plugins.hpp"
@@ -72,8 +76,9 @@ std::vector<std::string> operators_in(const std::vector<std::string>& arguments)
   for (size_t i = 1; i < arguments.size(); ++i) {
     if (arguments[i].starts_with('-')) continue;
     const std::vector<std::string> names = split_names(arguments[i]);
-    if (std::ranges::all_of(names, [](const std::string& name) { return find_registered<operators>(name); }))
-      return names;
+    const auto known = [](const std::string& name) { return find_registered<operators>(name); };
+    if (std::ranges::all_of(names, known)) return names;
+    if (!plugins_not_opened().empty() && std::ranges::any_of(names, known)) return names;  // the rest runs
     if (meant.empty() && !arguments[i - 1].starts_with('-')) meant = arguments[i];
   }
   for (const std::string& name : split_names(meant))
@@ -98,6 +103,19 @@ void refuse_taken_names(const CLI::App& fields, const std::map<std::string, std:
         "[op] the parameter '{}' of{} is named as an option that every operator has ({}); it needs another name", name,
         operators_with_it, option);
   }
+}
+
+// What is said of an operator that may be in a plugin that was not opened.
+Record refused_operator(const std::string& op) {
+  Json fields = {{"kind", "op"}, {"operator", op}};
+  complete_fields("[op]", common_fields(), Json(fields), fields);
+  std::string why;
+  for (const std::string& problem : plugins_not_opened()) why += "; " + problem.substr(0, problem.find('\n'));
+  return {.kind = "op",
+          .fields = fields,
+          .status = "error",
+          .reason = fmt::format("[op] there is no operator '{}'{}", op, why),
+          .rerun = rerun_command("op", "operator", {{"operator", op}}, {})};
 }
 
 // One block for all suites; options of their operators replace what the rows say.
@@ -147,6 +165,7 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
   for (const auto& [field, about] : own)
     command->add_option(option_name(field), flags->fields[field], about)
         ->group("Sizes and attributes of this operator [default]");
+  command->allow_extras(!plugins_not_opened().empty());  // options of operators that are not there
   add_plugin_options(*command);
   add_run_flags(*command, *flags);
   command->footer(
@@ -154,8 +173,11 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
       "1,2\n"
       "'d5 op OPERATOR --help' lists the sizes and attributes of an operator.");
 
-  return [flags] {
+  return [flags, command] {
     Recipe recipe{.name = "op", .kind = "op"};
+    Hooks hooks;
+    if (const auto words = command->remaining(); !words.empty())
+      fmt::print(stderr, "warning: [op] nothing that is there has {}\n", fmt::join(words, " "));
     if (!flags->suites.empty()) {
       name_suites(recipe, *flags);
     } else if (flags->operators_named.empty()) {
@@ -167,6 +189,10 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
     }
     for (const std::string& op : split_names(flags->suites.empty() ? flags->operators_named : "")) {
       if (op.empty()) break;
+      if (!plugins_not_opened().empty() && !find_registered<operators>(op)) {
+        hooks.refused.push_back(refused_operator(op));
+        continue;
+      }
       recipe.name += "-" + op;
       recipe.blocks.push_back({.values = {{"operator", op}}});
       const OperatorEntry& entry = registered<operators>(op);
@@ -180,7 +206,7 @@ RunCommand add_op(CLI::App& program, const std::vector<std::string>& arguments) 
     for (const char* field : {"dtype", "pass", "threads", "math", "layout", "reorders", "cache", "inputs", "gradients",
                               "deterministic", "seed", "environment", "device", "kernel", "backend"})
       if (!flags->fields[field].empty()) recipe.axes.push_back({field, parse_values(flags->fields[field])});
-    return execute(recipe, *flags);
+    return execute(recipe, *flags, hooks);
   };
 }
 

@@ -11,7 +11,9 @@ namespace d5 {
 void add_plugin_options(CLI::App& command);
 
 // What they name decides which options and names exist, so it is opened before the command line is read: first what
-// D5_PLUGINS lists, then these. UsageError where one does not load or compile.
+// D5_PLUGINS lists, then these. UsageError where one does not load or compile; `d5 op` is told of it and goes on with
+// what there is.
 void open_plugins(const std::vector<std::string>& arguments);
+const std::vector<std::string>& plugins_not_opened();  // why, one each
 
 }  // namespace d5

@@ -9,7 +9,9 @@
 
 namespace d5 {
 
-inline constexpr size_t guard_bytes = 256;  // whole lines, so that alignment stays
+// Whole lines, so that alignment stays. Wide ones are for code of a user while nothing is timed: an index that is wrong
+// is often far wrong.
+inline constexpr size_t guard_bytes = 256, wide_guard_bytes = size_t{256} << 10;
 
 void set_guard(void* begin, size_t bytes);
 // The bytes of a guard that were overwritten, counted from its begin; none: {bytes, bytes}.
@@ -20,7 +22,19 @@ Damage guard_damage(const void* begin, size_t bytes);
 
 // Host memory that lays a guard on both sides of every allocation.
 Memory& guarded_memory();
-// How a tensor in guarded memory was run over ("byte 1 beyond the end"), or empty. The tensor is the allocation.
+Memory& widely_guarded_memory();
+
+// While one lives, what is compiled on this thread gets wide guards between its buffers.
+class WideGuards {
+ public:
+  WideGuards();
+  ~WideGuards();
+  WideGuards(const WideGuards&) = delete;
+  WideGuards& operator=(const WideGuards&) = delete;
+};
+size_t guard_between_buffers();
+
+// How a tensor in such memory was run over ("byte 1 beyond the end"), or empty. The tensor is the allocation.
 std::string overrun(const Tensor&);
 
 }  // namespace d5

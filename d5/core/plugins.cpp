@@ -14,7 +14,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "d5/core/registry.hpp"
+#include "d5/core/origin.hpp"
 
 namespace d5 {
 namespace {
@@ -77,13 +77,32 @@ size_t open_plugin(Plugin plugin) {
     throw UsageError(error.what());
   }
   all.push_back(std::move(plugin));
-  std::string list;
-  for (const Plugin& one : all) list += (list.empty() ? "" : ":") + one.library;
-  setenv(variable, list.c_str(), 1);
   return registered;
 }
 
+void tell_children() {
+  std::string list;
+  for (const Plugin& one : all_plugins()) list += (list.empty() ? "" : ":") + one.library;
+  setenv(variable, list.c_str(), 1);
+}
+
 const std::vector<Plugin>& opened_plugins() { return all_plugins(); }
+
+std::vector<Takeover> takeovers() {
+  const auto given = [](const std::string& library) {
+    const auto found = std::ranges::find(all_plugins(), library, &Plugin::library);
+    return found == all_plugins().end() ? std::string() : found->given;
+  };
+  std::vector<Takeover> all;
+  for (const Replacement& one : replacements()) {
+    const std::string by = given(one.after), before = given(one.before);
+    if (!by.empty())
+      all.push_back(
+          {one.kind, one.name,
+           fmt::format("{} replaces the {} '{}' of {}", by, one.kind, one.name, before.empty() ? "deep500" : before)});
+  }
+  return all;
+}
 
 std::vector<std::string> plugins_of_environment() {
   std::vector<std::string> list;

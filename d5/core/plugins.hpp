@@ -17,10 +17,17 @@ struct Plugin {
   std::string hash;     // of the file's contents
 };
 
-// Opens it and tells children. The answer is how many things it registered. UsageError where it does not load, is of
-// another ABI, or crashes or hangs while it is opened: that is tried in another process first. Once per library.
+// Opens it. The answer is how many things it registered. UsageError where it does not load, is of another ABI, or
+// crashes or hangs while it is opened: that is tried in another process first. Once per library.
 size_t open_plugin(Plugin);
 const std::vector<Plugin>& opened_plugins();
+void tell_children();  // D5_PLUGINS names those that were opened, and no others
+
+// "my.cpp replaces the operator 'Relu' of deep500": every name that a plugin took over.
+struct Takeover {
+  std::string kind, name, text;
+};
+std::vector<Takeover> takeovers();
 
 // Of libd5; modules, backends.txt and compile.txt lie in d5/ beside it.
 std::filesystem::path library_folder();

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <utility>
 
+#include "d5/core/origin.hpp"
+
 namespace d5 {
 namespace {
 
@@ -19,6 +21,7 @@ struct Registries {
   std::mutex mutex;
   std::map<std::string, std::map<std::string, Slot, std::less<>>, std::less<>> kinds;
   std::vector<std::shared_ptr<const void>> all_entries;  // replaced ones too: callers hold plain references
+  std::vector<Replacement> replaced;
 };
 Registries& registries() {
   static Registries all;
@@ -37,7 +40,10 @@ void registry_add(std::string_view kind, std::string_view name, const std::type_
   const std::scoped_lock lock(all.mutex);
   // A later entry of the same name replaces the earlier one: a user's kernel or operator may override a built-in.
   all.all_entries.push_back(entry);
-  all.kinds[std::string(kind)].insert_or_assign(std::string(name), Slot{&type, std::move(entry), opening});
+  auto& entries = all.kinds[std::string(kind)];
+  if (const auto found = entries.find(name); found != entries.end())
+    all.replaced.push_back({std::string(kind), std::string(name), found->second.origin, opening});
+  entries.insert_or_assign(std::string(name), Slot{&type, std::move(entry), opening});
 }
 
 std::shared_ptr<const void> registry_find(std::string_view kind, std::string_view name, const std::type_info& type) {
@@ -71,6 +77,12 @@ std::string registry_origin(std::string_view kind, std::string_view name) {
 }
 
 }  // namespace D5_ABI
+
+std::vector<Replacement> replacements() {
+  auto& all = registries();
+  const std::scoped_lock lock(all.mutex);
+  return all.replaced;
+}
 
 size_t load_plugin(const std::string& path) {
   const auto entries = [] {

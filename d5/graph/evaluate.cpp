@@ -138,7 +138,7 @@ Evaluator::Evaluator(const Graph& graph, EvaluateOptions options) : graph_(graph
 
 void Evaluator::count_iteration() {
   if (iterations_++ == options_.most_iterations)
-    throw Error("more than {} iterations of all loops", options_.most_iterations);
+    throw CannotRun("more than {} iterations of all loops", options_.most_iterations);
 }
 
 void Evaluator::count_entries(size_t count) {

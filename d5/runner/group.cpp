@@ -64,7 +64,8 @@ Group::Group(const std::vector<Json>& cases, const GroupPlan& plan, const RunOpt
 // A case that needs more than there is would be killed half way, and might take others with it: it is skipped.
 void Group::skip_what_does_not_fit() {
   for (Member& member : members_) {
-    const double needed = bench_of(member.result.fields).memory_bytes(member.result.fields);
+    double needed = 0;
+    guarded(member, [&] { needed = bench_of(member.result.fields).memory_bytes(member.result.fields); });
     const auto there = [&] { return static_cast<double>(memory_limit(options_.limits)); };
     if (needed > there()) pool_.clear();  // children of earlier groups hold memory that they no longer need
     if (const double most = there(); needed > most)

@@ -64,6 +64,80 @@ class Custom(unittest.TestCase):
             self.assertEqual(got[0], kind, (operator, got))
             self.assertIn(words, got[1], operator)
 
+    def test_faults_before_it_computes_are_named_too(self):
+        names = "InferCrashes,InferHangs,InferThrows,CostCrashes,DescribeCrashes,ConstructorThrows,Relu"
+        found, status, _ = self.check(names, "--source", FAULTS, "--time-limit", "4")
+        self.assertEqual(status, 1)
+        expected = {"InferCrashes": "[InferCrashes] infer crashes: SIGSEGV", "InferHangs": "[InferHangs] infer does not end within",
+                    "InferThrows": "[InferThrows] infer throws: at(3)", "CostCrashes": "[CostCrashes] cost crashes: SIGFPE",
+                    "DescribeCrashes": "[DescribeCrashes] describe crashes: SIGABRT",
+                    "ConstructorThrows": "[ConstructorThrows] its constructor throws: no such attribute"}
+        for operator, words in expected.items():
+            kind, reason = found[operator, "forward", "builtin"]
+            self.assertEqual(kind, "error", operator)
+            self.assertIn(words, reason)
+        self.assertEqual(found["Relu", "forward", "builtin"], ("passed", ""))
+        suite = self.write("rows.csv", "operator,shape\nInferCrashes,2x4\nRelu,2x4\n")
+        result = d5("op", "--suite", suite, "--source", FAULTS, "--mode", "check", "--quiet", "-o", str(self.folder / "rows"))
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("rows.csv:2", result.stderr)
+        self.assertIn("[InferCrashes] infer crashes: SIGSEGV", result.stderr)
+        self.assertIn("Relu", result.stdout)
+        listed = d5("list", "operators", "--support", "--operator", "InferCrashes,DescribeCrashes,Relu", "--backend", "reference",
+                    "--source", FAULTS, "--json")
+        self.assertEqual(listed.returncode, 1, listed.stderr)
+        rows = [json.loads(line) for line in listed.stdout.splitlines()]
+        reasons = {r["operator"]: r["reasons"] for r in rows if r["failed"] and r["dtype"] == "f32"}
+        self.assertEqual(sorted(reasons), ["DescribeCrashes", "InferCrashes"])
+        self.assertIn("crashes: SIGABRT", reasons["DescribeCrashes"][0])
+        self.assertTrue(any(r["operator"] == "Relu" and r["passed"] for r in rows))
+
+    def test_stray_writes_are_found_far_away_and_in_inputs(self):
+        found, _, _ = self.check("FarBeyond,BeyondItsInput,WritesItsInput", "--source", FAULTS)
+        self.assertEqual(found["FarBeyond", "forward", "builtin"],
+                         ("error", "[FarBeyond] wrote byte 8001 beyond the end of output 0"))
+        self.assertEqual(found["BeyondItsInput", "forward", "builtin"],
+                         ("error", "[BeyondItsInput] wrote byte 1 before the begin of input 0"))
+        self.assertIn("[WritesItsInput] changed input 0", found["WritesItsInput", "forward", "builtin"][1])
+        found, _, _ = self.check("Right", "--source", FAULTS, "--kernel", "builtin,distant,spoils")
+        self.assertEqual(found["Right", "forward", "distant"], ("failed", "Right (square) wrote byte 8001 beyond the end of y0"))
+        self.assertEqual(found["Right", "forward", "spoils"], ("failed", "x0 was written to: a kernel may only read it"))
+        backends = [json.loads(line) for line in d5("list", "backends", "--json").stdout.splitlines()]
+        if any(b["name"] == "torch" and b["available"] for b in backends):
+            found, _, _ = self.check("Right", "--source", FAULTS, "--kernel", "fast,beyond,distant", "--backend", "torch")
+            self.assertEqual(found["Right", "forward", "fast"], ("passed", ""))
+            self.assertEqual(found["Right", "forward", "beyond"], ("failed", "Right (square) wrote byte 1 beyond the end of y0"))
+            self.assertEqual(found["Right", "forward", "distant"], ("failed", "Right (square) wrote byte 8001 beyond the end of y0"))
+
+    def test_a_kernel_that_stops_computing_while_it_is_timed_fails(self):
+        out = self.folder / "lazy"
+        result = d5("op", "Right", "--kernel", "fast,lazy", "--shape", "64x64", "--source", FAULTS, "--launches", "1", "--rounds", "2",
+                    "--slice", "0.001", "--max-time", "0", "--quiet", "-o", str(out))
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        records = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()[1:]]
+        found = {r["case"]["kernel"]: (r["status"], r["reason"]) for r in records}
+        self.assertEqual(found["fast"], ("passed", ""))
+        self.assertEqual(found["lazy"][0], "failed")
+        self.assertRegex(found["lazy"][1], r"after the measurement: y0\[0\] is -?nan")
+
+    def test_results_that_differ_between_runs_and_infinite_ones(self):
+        found, _, records = self.check("LeavesAnInteger,Infinite", "--source", FAULTS)
+        kind, reason = found["LeavesAnInteger", "forward", "builtin"]
+        self.assertEqual(kind, "failed")
+        self.assertIn("y0[0] differs between two runs on the same inputs: never written", reason)
+        infinite = next(r for r in records if r["case"]["operator"] == "Infinite")
+        self.assertIn("y0[1] is infinite although every input is finite", infinite["warnings"])
+
+    def test_a_metric_that_crashes_or_throws_is_a_warning(self):
+        found, status, records = self.check("Relu,Abs", "--source", FAULTS, "--metric", "value_throws,value_crashes,value_is_fine")
+        self.assertEqual(status, 0)
+        self.assertEqual(len(records), 2)
+        for record in records:
+            self.assertEqual(record["status"], "passed")
+            self.assertIn("value_throws: unavailable: [value_throws] value throws: no value today", record["warnings"])
+            self.assertTrue(any("[value_crashes] value crashes: SIGSEGV" in w for w in record["warnings"]), record["warnings"])
+            self.assertEqual(record["metrics"]["value_is_fine"]["median"], 42)
+
     def test_gradients_from_outside_are_checked_by_central_differences(self):
         found, _, _ = self.check("Right,WrongGradient,NoGradient", "--source", FAULTS, "--pass", "backward")
         self.assertEqual(found["Right", "backward", "builtin"], ("passed", ""))
@@ -86,7 +160,7 @@ class Custom(unittest.TestCase):
         self.assertEqual(status, 1)
         kind, reason = found["Right", "forward", "fats"]
         self.assertEqual(kind, "error")
-        for word in ["'fats'", "did you mean 'fast'", "builtin, beyond, fast, nan"]:
+        for word in ["'fats'", "did you mean 'fast'", "builtin, beyond, distant, fast, lazy, nan, spoils"]:
             self.assertIn(word, reason)
         kind, reason = found["Right", "forward", "foreign"]  # another backend has it
         self.assertEqual(kind, "unsupported")
@@ -95,14 +169,52 @@ class Custom(unittest.TestCase):
     # ---- what does not load
     def test_a_source_that_does_not_compile(self):
         path = self.write("bad.cpp", HEADER + "int x = missing_name;\n")
-        self.refused(d5("op", "Relu", "--source", path), "[source]", "bad.cpp does not compile", "bad.cpp:2:", "missing_name")
+        self.refused(d5("op", "Mine", "--source", path), "[source]", "bad.cpp does not compile", "bad.cpp:2:", "missing_name")
         self.refused(d5("list", "operators", "--source", self.write("none.cpp", '#include "nowhere.hpp"\n')), "nowhere.hpp")
-        self.refused(d5("op", "Relu", "--source", str(self.folder / "absent.cpp")), "absent.cpp cannot be read")
+        self.refused(d5("op", "Mine", "--source", str(self.folder / "absent.cpp")), "absent.cpp cannot be read")
         many = self.write("many.cpp", "".join(f"int x{i} = y{i};\n" for i in range(60)))
-        result = d5("op", "Relu", "--source", many)
+        result = d5("op", "Mine", "--source", many)
         self.refused(result, "lines more")
         self.assertLess(len(result.stderr.splitlines()), 45)
-        self.refused(d5("op", "Relu", "--source", path, D5_CXX="/no/compiler"), "/no/compiler", "D5_CXX")
+        self.refused(d5("op", "Mine", "--source", path, D5_CXX="/no/compiler"), "/no/compiler", "D5_CXX")
+
+    def test_what_does_not_open_is_named_and_the_rest_runs(self):
+        bad = self.write("bad.cpp", "int x = missing_name;\n")
+        text = self.write("text.so", "no library")
+        out = self.folder / "rest"
+        result = d5("op", "Mine,Right,Relu", "--source", bad, "--plugin", text, "--source", FAULTS, "--shape", "2x4", "--width", "3",
+                    "--mode", "check", "--quiet", "-o", str(out), D5_PLUGINS=text)
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        for words in ["bad.cpp does not compile", "text.so does not load", "nothing that is there has --width 3"]:
+            self.assertIn(words, result.stderr)
+        records = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()[1:]]
+        found = {r["case"]["operator"]: (r["status"], r["reason"]) for r in records}
+        self.assertEqual(found["Mine"][0], "error")
+        self.assertIn("there is no operator 'Mine'", found["Mine"][1])
+        self.assertIn("bad.cpp does not compile", found["Mine"][1])
+        self.assertEqual(found["Right"][0], "mistrusted")
+        self.assertEqual(found["Relu"], ("passed", ""))
+        self.check("Relu", "--source", bad)  # one operator that is there: its record, and exit status 1
+        self.assertEqual(d5("op", "Relu", "--source", bad, "--shape", "2x4", "--mode", "check", "--quiet", "-o", str(out)).returncode, 1)
+
+    def test_a_replaced_name_is_told(self):
+        mine = self.write("mine.cpp", HEADER + "using namespace d5;\nstruct Mine : Operator {\n"
+                          "  std::vector<TensorSpec> infer(std::span<const TensorSpec> in) const override { return {in[0]}; }\n"
+                          "  void forward(Context& c) const override { c.output(0).copy_from(c.input(0)); }\n};\n"
+                          'D5_REGISTER(operators, "Relu", Mine);\nD5_REGISTER(operators, "Mine", Mine);\n')
+        other = self.write("other.cpp", Path(mine).read_text() + "// another file\n#define OTHER 1\nint other;\n")
+        result = d5("op", "Relu", "--source", mine, "--source", other, "--shape", "2x4", "--mode", "check", "--json", "-o",
+                    str(self.folder / "replaced"))
+        self.assertIn(f"warning: [plugin] {mine} replaces the operator 'Relu' of deep500", result.stderr)
+        self.assertIn(f"warning: [plugin] {other} replaces the operator 'Mine' of {mine}", result.stderr)
+        record = json.loads(result.stdout.splitlines()[1])
+        self.assertIn(f"{other} replaces the operator 'Relu' of {mine}", record["warnings"])
+
+    def test_what_a_plugin_does_at_the_end_does_not_decide(self):
+        end = self.write("end.cpp", "#include <cstdlib>\nstruct End { ~End() { std::abort(); } };\nstatic End end;\n")
+        result = d5("op", "Relu", "--source", end, "--shape", "2x4", "--mode", "check", "--quiet", "-o", str(self.folder / "end"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("Relu", result.stdout)
 
     def test_plugins_that_do_not_load(self):
         self.refused(d5("list", "operators", "--plugin", str(self.folder / "none.so")), "none.so")

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators and kernels of a user who made mistakes, one of each.
+// Operators, kernels and metrics of a user who made mistakes, one of each.
 #include <csignal>
 #include <limits>
+#include <stdexcept>
 
 #include "d5/backends/kernel.hpp"
+#include "d5/measure/metric.hpp"
 
 using namespace d5;
 
@@ -73,6 +75,98 @@ class WrongGradient final : public Right {
 };
 D5_REGISTER(operators, "WrongGradient", WrongGradient);
 
+class InferCrashes final : public Right {
+ public:
+  std::vector<TensorSpec> infer(std::span<const TensorSpec>) const override {
+    std::raise(SIGSEGV);
+    return {};
+  }
+};
+D5_REGISTER(operators, "InferCrashes", InferCrashes);
+
+class InferHangs final : public Right {
+ public:
+  std::vector<TensorSpec> infer(std::span<const TensorSpec>) const override {
+    for (volatile int i = 0;; i = i + 1) {
+    }
+  }
+};
+D5_REGISTER(operators, "InferHangs", InferHangs);
+
+class InferThrows final : public Right {
+ public:
+  std::vector<TensorSpec> infer(std::span<const TensorSpec>) const override { throw std::out_of_range("at(3)"); }
+};
+D5_REGISTER(operators, "InferThrows", InferThrows);
+
+class CostCrashes final : public Right {
+ public:
+  Cost cost(std::span<const TensorSpec>, Pass) const override {
+    std::raise(SIGFPE);
+    return {};
+  }
+};
+D5_REGISTER(operators, "CostCrashes", CostCrashes);
+
+class DescribeCrashes final : public Right {
+ public:
+  static std::vector<Parameter> parameters() { return one_shape_parameters(); }
+  static OperatorCase describe(const Attributes&, DType) {
+    std::raise(SIGABRT);
+    return {};
+  }
+};
+D5_REGISTER(operators, "DescribeCrashes", DescribeCrashes);
+
+class ConstructorThrows final : public Right {
+ public:
+  explicit ConstructorThrows(const Attributes&) { throw std::runtime_error("no such attribute"); }
+};
+D5_REGISTER(operators, "ConstructorThrows", ConstructorThrows);
+
+class FarBeyond final : public Right {
+  void forward(Context& c) const override {
+    Right::forward(c);
+    c.output(0).values<double>().data()[c.output(0).elements() + 1000] = 1;
+  }
+};
+D5_REGISTER(operators, "FarBeyond", FarBeyond);
+
+class BeyondItsInput final : public Right {
+  void forward(Context& c) const override {
+    Right::forward(c);
+    c.input(0).values<double>().data()[-1] = 1;
+  }
+};
+D5_REGISTER(operators, "BeyondItsInput", BeyondItsInput);
+
+class WritesItsInput final : public Right {
+  void forward(Context& c) const override {
+    Right::forward(c);
+    c.input(0).values<double>()[0] = 3;
+  }
+};
+D5_REGISTER(operators, "WritesItsInput", WritesItsInput);
+
+// Integers have no NaN that would tell.
+class LeavesAnInteger final : public Right {
+ public:
+  std::vector<TensorSpec> infer(std::span<const TensorSpec> in) const override { return {{DType::i64, in[0].shape}}; }
+  void forward(Context& c) const override {
+    const auto y = c.output(0).values<int64_t>();
+    for (size_t i = 1; i < y.size(); ++i) y[i] = 5;
+  }
+};
+D5_REGISTER(operators, "LeavesAnInteger", LeavesAnInteger);
+
+class Infinite final : public Right {
+  void forward(Context& c) const override {
+    Right::forward(c);
+    c.output(0).values<double>()[1] = std::numeric_limits<double>::infinity();
+  }
+};
+D5_REGISTER(operators, "Infinite", Infinite);
+
 // y = x^2 by hand in f32; `spoil` is called with the output and its number of elements.
 template <class Spoil>
 class Square final : public Kernel {
@@ -84,11 +178,12 @@ class Square final : public Kernel {
   }
   void forward(int) override {
     for (Index i = 0; i < elements_; ++i) y_[i] = x_[i] * x_[i];
-    Spoil{}(y_, elements_);
+    spoil_(y_, elements_);
   }
   std::string implementation() const override { return "square"; }
 
  private:
+  Spoil spoil_;
   Index elements_ = 0;
   float *x_ = nullptr, *y_ = nullptr;
 };
@@ -98,10 +193,78 @@ struct Nothing {
 struct Beyond {
   void operator()(float* y, Index n) const { y[n] = 1; }
 };
+struct Far {
+  void operator()(float* y, Index n) const { y[n + 2000] = 1; }
+};
 struct Nan {
   void operator()(float* y, Index) const { y[2] = std::numeric_limits<float>::quiet_NaN(); }
 };
 D5_REGISTER_KERNEL(reference, "Right", "fast", Square<Nothing>);
 D5_REGISTER_KERNEL(reference, "Right", "beyond", Square<Beyond>);
 D5_REGISTER_KERNEL(reference, "Right", "nan", Square<Nan>);
+D5_REGISTER_KERNEL(reference, "Right", "distant", Square<Far>);
+D5_REGISTER_KERNEL(torch, "Right", "fast", Square<Nothing>);
+D5_REGISTER_KERNEL(torch, "Right", "beyond", Square<Beyond>);
+D5_REGISTER_KERNEL(torch, "Right", "distant", Square<Far>);
 D5_REGISTER_KERNEL(elsewhere, "Right", "foreign", Square<Nothing>);
+
+// Right as often as it is checked before it is timed.
+class Lazy final : public Kernel {
+ public:
+  void prepare(KernelSetup& setup) override { elements_ = setup.inputs[0].elements(); }
+  void bind(int, const Buffers& buffers) override {
+    x_ = static_cast<float*>(buffers.inputs[0]);
+    y_ = static_cast<float*>(buffers.outputs[0]);
+  }
+  void forward(int) override {
+    if (++calls_ > 3) return;
+    for (Index i = 0; i < elements_; ++i) y_[i] = x_[i] * x_[i];
+  }
+  std::string implementation() const override { return "lazy"; }
+
+ private:
+  Index elements_ = 0;
+  int calls_ = 0;
+  float *x_ = nullptr, *y_ = nullptr;
+};
+D5_REGISTER_KERNEL(reference, "Right", "lazy", Lazy);
+
+class WritesItsInputInF32 final : public Kernel {
+ public:
+  void prepare(KernelSetup& setup) override { elements_ = setup.inputs[0].elements(); }
+  void bind(int, const Buffers& buffers) override {
+    x_ = static_cast<float*>(buffers.inputs[0]);
+    y_ = static_cast<float*>(buffers.outputs[0]);
+  }
+  void forward(int) override {
+    for (Index i = 0; i < elements_; ++i) y_[i] = x_[i] * x_[i];
+    x_[0] = 0.5f;
+  }
+  std::string implementation() const override { return "writes its input"; }
+
+ private:
+  Index elements_ = 0;
+  float *x_ = nullptr, *y_ = nullptr;
+};
+D5_REGISTER_KERNEL(reference, "Right", "spoils", WritesItsInputInF32);
+
+class Unsteady : public Meter {
+ public:
+  std::string about() const override { return "nothing"; }
+  std::string unit() const override { return "1"; }
+  std::optional<Metric> value(const Measured&) const override { throw std::runtime_error("no value today"); }
+};
+D5_REGISTER(metrics, "value_throws", Unsteady);
+
+class ValueCrashes final : public Unsteady {
+  std::optional<Metric> value(const Measured&) const override {
+    std::raise(SIGSEGV);
+    return {};
+  }
+};
+D5_REGISTER(metrics, "value_crashes", ValueCrashes);
+
+class ValueIsFine final : public Unsteady {
+  std::optional<Metric> value(const Measured&) const override { return Metric{.unit = unit(), .median = 42}; }
+};
+D5_REGISTER(metrics, "value_is_fine", ValueIsFine);

@@ -8,6 +8,7 @@
 #include "d5/backends/kernel.hpp"
 #include "d5/backends/torch/library.hpp"
 #include "d5/core/convert.hpp"
+#include "d5/core/guard.hpp"
 
 namespace d5::libtorch {
 namespace {
@@ -43,6 +44,7 @@ class HostNode {
     return differentiate(gradients);
   }
 
+  virtual std::string overrun() const { return {}; }
   int64_t number() const { return number_; }
   const std::vector<TensorSpec>& inputs() const { return inputs_; }
 
@@ -94,18 +96,19 @@ class HostFunction : public torch::autograd::Function<HostFunction> {
   }
 };
 
-Prepared run_on_host(const Setup& setup, std::shared_ptr<HostNode> node, std::string function) {
-  if (!setup.device.is_cpu()) return refuse("{} runs on the cpu, not on {}", function, setup.device.str());
-  return {[node = std::move(node), position = setup.position](Inputs in, Outputs out) {
-            variable_list present;
-            for (const at::Tensor& tensor : in)
-              if (tensor.defined()) present.push_back(tensor);
-            const auto results =
-                HostFunction::apply(reinterpret_cast<int64_t>(node.get()), static_cast<int64_t>(position->step),
-                                    static_cast<int64_t>(position->first_sample), at::TensorList(present));
-            for (size_t o = 0; o < out.size() && o < results.size(); ++o) out[o] = results[o];
-          },
-          std::move(function)};
+Custom run_on_host(const Setup& setup, std::shared_ptr<HostNode> node, std::string function) {
+  if (!setup.device.is_cpu()) return {refuse("{} runs on the cpu, not on {}", function, setup.device.str())};
+  Prepared prepared{[node, position = setup.position](Inputs in, Outputs out) {
+                      variable_list present;
+                      for (const at::Tensor& tensor : in)
+                        if (tensor.defined()) present.push_back(tensor);
+                      const auto results = HostFunction::apply(
+                          reinterpret_cast<int64_t>(node.get()), static_cast<int64_t>(position->step),
+                          static_cast<int64_t>(position->first_sample), at::TensorList(present));
+                      for (size_t o = 0; o < out.size() && o < results.size(); ++o) out[o] = results[o];
+                    },
+                    std::move(function)};
+  return {std::move(prepared), [node = std::move(node)] { return node->overrun(); }};
 }
 
 // An operator's own loops: values are widened to the type they compute in, results are rounded once.
@@ -160,7 +163,7 @@ class OperatorNode final : public HostNode {
   Context context_;
 };
 
-// A kernel on buffers of its own, row-major as every tensor that others read too.
+// A kernel on buffers of its own, row-major as every tensor that others read too, with wide guards between them.
 class KernelNode final : public HostNode {
  public:
   KernelNode(const Setup& setup, std::unique_ptr<Kernel> kernel)
@@ -187,31 +190,42 @@ class KernelNode final : public HostNode {
   std::string start() {
     kernel_->prepare(setup_);
     Buffers buffers{.position = &position_};
-    const auto make = [&](const std::vector<TensorSpec>& specs, std::vector<at::Tensor>& tensors,
-                          std::vector<void*>& pointers, const std::vector<bool>* wanted) {
+    const auto make = [&](const std::vector<TensorSpec>& specs, const std::vector<std::string>& names,
+                          const std::string& what, std::vector<at::Tensor>& tensors, std::vector<void*>& pointers,
+                          const std::vector<bool>* wanted) {
       for (size_t i = 0; i < specs.size(); ++i) {
         const bool there = specs[i].present && (!wanted || (*wanted)[i]);
-        tensors.push_back(there ? at::zeros(specs[i].shape.sizes(), at::dtype(scalar_type(specs[i].dtype)))
-                                : at::Tensor());
-        pointers.push_back(there ? tensors.back().data_ptr() : nullptr);
+        pointers.push_back(there ? guarded(specs[i].dtype, specs[i].shape, what + names[i]) : nullptr);
+        tensors.push_back(there ? wrap(guarded_.back().second) : at::Tensor());
       }
     };
-    make(inputs_, in_, buffers.inputs, nullptr);
-    make(outputs_, out_, buffers.outputs, nullptr);
-    make(inputs_, in_gradients_, buffers.input_gradients, &setup_.wants_gradient);
+    make(inputs_, node_.inputs, "", in_, buffers.inputs, nullptr);
+    make(outputs_, node_.outputs, "", out_, buffers.outputs, nullptr);
+    make(inputs_, node_.inputs, "gradient of ", in_gradients_, buffers.input_gradients, &setup_.wants_gradient);
     std::vector<bool> seeded;
     for (const TensorSpec& spec : outputs_) seeded.push_back(setup_.training() && is_float(spec.dtype));
-    make(outputs_, out_gradients_, buffers.output_gradients, &seeded);
-    const auto bytes = [](size_t size) { return std::make_unique<Buffer>(host_memory(), std::max<size_t>(size, 1)); };
-    workspace_ = bytes(kernel_->workspace_bytes());
-    scratch_ = bytes(kernel_->scratch_bytes());
-    buffers.workspace = workspace_->data();
-    buffers.scratch = scratch_->data();
+    make(outputs_, node_.outputs, "gradient of ", out_gradients_, buffers.output_gradients, &seeded);
+    const auto bytes = [&](size_t size, const char* what) {
+      return guarded(DType::u8, {static_cast<Index>(std::max<size_t>(size, 1))}, what);
+    };
+    buffers.workspace = bytes(kernel_->workspace_bytes(), "its workspace");
+    buffers.scratch = bytes(kernel_->scratch_bytes(), "its scratch");
     kernel_->bind(0, buffers);
     return kernel_->implementation();
   }
 
+  std::string overrun() const override {
+    for (const auto& [name, tensor] : guarded_)
+      if (const std::string how = d5::overrun(tensor); !how.empty()) return fmt::format("{} of {}", how, name);
+    return {};
+  }
+
  private:
+  void* guarded(DType type, const Shape& shape, const std::string& name) {
+    guarded_.emplace_back(name, Tensor(type, shape, widely_guarded_memory()));
+    guarded_.back().second.fill_bytes(0);
+    return guarded_.back().second.data();
+  }
   static void copy(const variable_list& from, const std::vector<at::Tensor>& to) {
     for (size_t i = 0; i < to.size(); ++i)
       if (to[i].defined() && from[i].defined()) to[i].copy_(from[i]);
@@ -238,21 +252,21 @@ class KernelNode final : public HostNode {
   KernelSetup setup_;
   Position position_;
   std::vector<at::Tensor> in_, out_, in_gradients_, out_gradients_;
-  std::unique_ptr<Buffer> workspace_, scratch_;
+  std::vector<std::pair<std::string, Tensor>> guarded_;  // what lies behind all of these, by its name
 };
 
 }  // namespace
 
-Prepared kernel_inside_autograd(const Setup& setup) {
+Custom kernel_inside_autograd(const Setup& setup) {
   auto kernel = make_kernel("torch", setup.node.op, setup.options.kernel);
   if (!kernel) return {};
   auto node = std::make_shared<KernelNode>(setup, std::move(kernel));
-  if (const auto reason = node->why_not()) return refuse("{}", *reason);
+  if (const auto reason = node->why_not()) return {refuse("{}", *reason)};
   const std::string implementation = node->start();
   return run_on_host(setup, node, implementation);
 }
 
-Prepared operator_inside_autograd(const Setup& setup) {
+Custom operator_inside_autograd(const Setup& setup) {
   return run_on_host(setup, std::make_shared<OperatorNode>(setup), "fallback: reference:double");
 }
 

@@ -8,7 +8,11 @@
 
 namespace d5::libtorch {
 
-Prepared kernel_inside_autograd(const Setup&);  // without compute where there is no such kernel
-Prepared operator_inside_autograd(const Setup&);
+struct Custom {
+  Prepared prepared;
+  std::function<std::string()> overrun = {};  // how it ran over an end of a buffer; empty: it did not
+};
+Custom kernel_inside_autograd(const Setup&);  // without compute where there is no such kernel
+Custom operator_inside_autograd(const Setup&);
 
 }  // namespace d5::libtorch

@@ -220,6 +220,14 @@ class TorchExecutable final : public Executable, public KeepsValues {
     return "";
   }
 
+  std::string overrun() const override {
+    for (size_t n = 0; n < plan_.nodes.size(); ++n)
+      if (const PlannedNode& node = plan_.nodes[n]; node.overrun)
+        if (const std::string how = node.overrun(); !how.empty())
+          return fmt::format("{} ({}) wrote {}", graph_.nodes[n].name, node.prepared.function, how);
+    return {};
+  }
+
   Facts kernels() const override {
     Facts facts;
     for (size_t n = 0; n < plan_.nodes.size(); ++n) {

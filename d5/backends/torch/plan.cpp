@@ -31,19 +31,20 @@ std::optional<std::string> why_not_empty(const Setup& setup) {
   return {};
 }
 
-Prepared prepare(const Setup& setup) {
+Custom prepare(const Setup& setup) {
   for (const auto* specs : {&setup.inputs, &setup.outputs})
     for (const TensorSpec& spec : *specs)
-      if (spec.present && !has_type(spec.dtype)) return refuse("LibTorch has no operators for {}", name(spec.dtype));
+      if (spec.present && !has_type(spec.dtype)) return {refuse("LibTorch has no operators for {}", name(spec.dtype))};
   const Prepare* found = find_operator(setup.node.op);
   if (setup.options.kernel != "builtin" || !found)
-    if (Prepared user = kernel_inside_autograd(setup); user.compute || !user.why_not.empty()) return user;
-  if (const auto reason = why_not_empty(setup)) return refuse("{}", *reason);
+    if (Custom user = kernel_inside_autograd(setup); user.prepared.compute || !user.prepared.why_not.empty())
+      return user;
+  if (const auto reason = why_not_empty(setup)) return {refuse("{}", *reason)};
   Prepared prepared = found ? (*found)(setup) : refuse("no ATen function stands for it");
   const bool of_user = !found && !registry_origin(operators::kind, setup.node.op).empty();
   if (!prepared.why_not.empty() && (of_user || setup.options.fallback == Fallback::reference))
     return operator_inside_autograd(setup);
-  return prepared;
+  return {std::move(prepared)};
 }
 
 }  // namespace
@@ -76,7 +77,9 @@ Plan::Plan(const Graph& graph, const CompileOptions& options, at::Device device,
     for (const int i : planned.inputs)
       setup.owned.push_back(reorders && i >= 0 && values[i].parameter && !values[i].output &&
                             values[i].readers.size() == 1);
-    planned.prepared = prepare(setup);
+    Custom made = prepare(setup);
+    planned.prepared = std::move(made.prepared);
+    planned.overrun = std::move(made.overrun);
     if (!planned.prepared.why_not.empty())
       throw Error("[graph] {}: node '{}' ({}): {}", graph.name, node.name, node.op, planned.prepared.why_not);
     for (const auto& [input, rows] : planned.prepared.stored_rows) values[planned.inputs[input]].rows = rows;

@@ -26,8 +26,9 @@ struct PlannedValue {
 
 struct PlannedNode {
   Prepared prepared;
-  std::vector<int> inputs, outputs;  // numbers of values; -1 is absent
-  std::vector<int> dies;             // values that nobody needs after this node
+  std::function<std::string()> overrun;  // of what is not ATen's (custom.hpp); null: nobody watches
+  std::vector<int> inputs, outputs;      // numbers of values; -1 is absent
+  std::vector<int> dies;                 // values that nobody needs after this node
 };
 
 class Plan {

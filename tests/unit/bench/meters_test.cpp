@@ -95,7 +95,22 @@ TEST(Meters, AnUnavailableOneSaysWhyAndTheCaseStillPasses) {
   EXPECT_THAT(record.warnings, Not(Contains(HasSubstr("time: unavailable"))));  // a usual one that a check has not
 }
 
+class Throws final : public Meter {
+ public:
+  std::string about() const override { return "of nothing"; }
+  std::string unit() const override { return "1"; }
+  void see(const CheckedResult&, int) override { throw std::runtime_error("cannot look"); }
+  std::optional<Metric> value(const Measured&) const override { return Metric{.unit = unit()}; }
+};
+
+TEST(Meters, OneThatThrowsIsUnavailableAndTheCaseStillPasses) {
+  const Record record = record_of("builtin", {"throws"}, "");
+  EXPECT_EQ(record.status, "passed") << record.reason;
+  EXPECT_THAT(record.warnings, Contains("throws: unavailable: see throws: cannot look"));
+}
+
 }  // namespace
 D5_REGISTER_KERNEL(reference, "Gemm", "wavering", Wavering);
 D5_REGISTER(metrics, "never_there", NeverThere);
+D5_REGISTER(metrics, "throws", Throws);
 }  // namespace d5
