@@ -132,12 +132,8 @@ DataSource open_data_source(const Json& fields) {
   if (pixels >= 0 && (store.empty() || unpack_first)) source.data = decoded(source.data, decoding);
   if (store.empty()) return source;
 
-  Shape whole;
-  if (unpack_first && decoder != "none") {
-    std::shared_ptr<const Dataset> packed = encoded(source.data, decoder);  // says what is wrong, if anything is
-    whole = *image_shape(*source.data);
-    source.data = std::move(packed);
-  }
+  const Shape whole = image_shape(*source.data).value_or(Shape{});
+  if (unpack_first && decoder != "none") source.data = encoded(source.data, decoder);
   const StoredData made = store_samples(*source.data, store, fields.at("path"), identity_of(fields, source));
   source.data = open_container(store, made.path);
   source.files = source.data->files();
@@ -147,10 +143,10 @@ DataSource open_data_source(const Json& fields) {
                    {"bytes", made.bytes},
                    {"seconds", made.seconds},
                    {"bytes_per_s", made.bytes / std::max(1e-9, made.seconds)}};
-  if (whole.rank() == 3)
-    source.data = decoded(source.data, {.channels = whole[0], .height = whole[1], .width = whole[2]});
-  else if (decoder.empty() && pixels >= 0)
+  if (decoder.empty() && pixels >= 0)
     source.data = decoded(source.data, decoding);
+  else if (whole.rank() == 3 && holds_encoded(*source.data))  // a folder packs pixels by itself
+    source.data = decoded(source.data, {.channels = whole[0], .height = whole[1], .width = whole[2]});
   return source;
 }
 

@@ -29,5 +29,4 @@ class NetView : public Bench {
   std::vector<CaseField> own_;
 };
 
-
 }  // namespace d5

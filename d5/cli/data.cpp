@@ -12,7 +12,9 @@
 #include "d5/datasets/container.hpp"
 #include "d5/datasets/decoder.hpp"
 #include "d5/datasets/fetch.hpp"
+#include "d5/datasets/generator.hpp"
 #include "d5/datasets/named.hpp"
+#include "d5/datasets/views.hpp"
 
 namespace d5 {
 namespace {
@@ -20,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct DataFlags {
-  std::string source, folder, container, to, target, fit = "resize";
+  std::string source, folder, container, to, target, fit = "resize", on_error = "fail";
   std::vector<std::string> options, target_options;
   int64_t size = -1, first = -1;
   bool json = false;
@@ -63,9 +65,16 @@ std::string spec(const Field& field) {
   return text;
 }
 
+// Names of files and members may be any bytes.
+void print_line(const Json& object) {
+  std::cout << object.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+}
+
 int info(const DataFlags& flags) {
   const Opened opened = open_source(flags);
   const Dataset& set = *opened.dataset;
+  const auto* generated = dynamic_cast<const Generator*>(&set);
+  const std::optional<Generator::Optimum> optimum = generated ? generated->optimum() : std::nullopt;
   if (flags.json) {
     Json fields = Json::array();
     for (const Field& field : set.fields()) {
@@ -73,9 +82,11 @@ int info(const DataFlags& flags) {
       fields.back()["shape"] = field.shape ? Json(field.shape->sizes()) : Json();
       if (field.classes) fields.back()["classes"] = *field.classes;
     }
-    std::cout
-        << Json{{"name", flags.source}, {"about", opened.about}, {"samples", set.size()}, {"fields", fields}}.dump()
-        << "\n";
+    Json object{{"name", flags.source}, {"about", opened.about}, {"samples", set.size()}, {"fields", fields}};
+    if (!opened.container.empty()) object["container"] = opened.container;
+    if (set.size() > 0) object["first"] = set.where(0);
+    if (optimum) object["optimum"] = {{"metric", optimum->metric}, {"value", optimum->value}, {"why", optimum->why}};
+    print_line(object);
     return exit_passed;
   }
   fmt::print("{}: {}\n", flags.source, opened.about);
@@ -83,6 +94,7 @@ int info(const DataFlags& flags) {
   fmt::print("samples    {}\n", set.size());
   for (const Field& field : set.fields()) fmt::print("field      {:<10} {}\n", field.name, spec(field));
   if (set.size() > 0) fmt::print("first      {}\n", set.where(0));
+  if (optimum) fmt::print("optimum    {} {:.6g}: {}\n", optimum->metric, optimum->value, optimum->why);
   return exit_passed;
 }
 
@@ -93,10 +105,9 @@ std::string summary(const ClassBias& bias) {
                      bias.counts.size() - 1, least, most, bias.chi_square, bias.p);
 }
 
-// Files against published sums, then every sample is read once.
-int verify(const DataFlags& flags) {
+// Files against published sums, then every sample is read once. What is found goes into the report.
+bool verify_into(Json& report, const DataFlags& flags) {
   bool good = true;
-  Json report{{"name", flags.source}, {"files", Json::array()}};
   if (const DatasetEntry* entry = find_registered<datasets>(flags.source)) {
     Attributes options;
     for (const std::string& option : flags.options) set_option(options, option, entry->options, "[data]");
@@ -137,7 +148,6 @@ int verify(const DataFlags& flags) {
         Json{{"samples", set.size()}, {"broken", broken}, {"first", first}, {"bytes", bytes}, {"good", good}});
     if (!damage.empty()) report["damage"] = damage;
     if (bias) report["classes"] = {{"counts", bias->counts}, {"chi_square", bias->chi_square}, {"p", bias->p}};
-    std::cout << report.dump() << "\n";
   } else {
     if (!damage.empty()) fmt::print("BAD  {}\n", damage);
     fmt::print("{:<4} {} samples{} read, {:.4g} MB, {} broken{}\n", broken ? "BAD" : "ok", set.size(),
@@ -145,32 +155,58 @@ int verify(const DataFlags& flags) {
                broken ? "; the first: " + first : "");
     if (bias) fmt::print("     {}\n", summary(*bias));
   }
+  return good;
+}
+
+int verify(const DataFlags& flags) {
+  Json report{{"name", flags.source}, {"files", Json::array()}};
+  bool good = false;
+  try {
+    good = verify_into(report, flags);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {  // a set that cannot be opened
+    if (!flags.json) throw;
+    report.update(Json{{"error", error.what()}, {"good", false}});
+  }
+  if (flags.json) print_line(report);
   return good ? exit_passed : exit_failed;
 }
 
-class FirstSamples : public Dataset {
- public:
-  FirstSamples(std::shared_ptr<const Dataset> all, Index count)
-      : all_(std::move(all)), count_(std::min(count, all_->size())) {}
-  const std::vector<Field>& fields() const override { return all_->fields(); }
-  Index size() const override { return count_; }
-  void read(Index i, Sample& into) const override { all_->read(i, into); }
-  std::string where(Index i) const override { return all_->where(i); }
-
- private:
-  std::shared_ptr<const Dataset> all_;
-  Index count_;
-};
+// Those that can be read; what the others say goes to `skipped`. Reads each once.
+std::shared_ptr<const Dataset> readable(const std::shared_ptr<const Dataset>& set, std::vector<std::string>& skipped) {
+  std::vector<Index> good;
+  for (Index i = 0; i < set->size(); ++i) try {
+      set->at(i);
+      good.push_back(i);
+    } catch (const SampleError& error) {
+      skipped.emplace_back(error.what());
+    }
+  if (good.empty() && !skipped.empty()) throw Error("[data] no sample can be read; the first: {}", skipped.front());
+  return subset(set, std::move(good));
+}
 
 int convert(const DataFlags& flags) {
+  if (flags.on_error != "fail" && flags.on_error != "skip")
+    throw UsageError("[data] --on-error is '{}'; legal: fail, skip", flags.on_error);
   std::shared_ptr<const Dataset> set = open_source(flags).dataset;
-  if (flags.first >= 0) set = std::make_shared<FirstSamples>(set, flags.first);
+  if (flags.first >= 0) set = range(set, 0, std::min(flags.first, set->size()));
+  std::vector<std::string> skipped;
+  if (flags.on_error == "skip") set = readable(set, skipped);
   const std::string to = flags.to.empty() ? guess_container(flags.target) : flags.to;
   const ContainerEntry& entry = container(to);
   Attributes options;
   for (const std::string& option : flags.target_options) set_option(options, option, entry.options, "[data]");
   write_container(to, *set, flags.target, options);
-  fmt::print("{} samples in {} ({})\n", set->size(), flags.target, to);
+  if (flags.json) {
+    Json object{{"name", flags.source}, {"target", flags.target}, {"container", to}, {"samples", set->size()}};
+    object["skipped"] = skipped;
+    print_line(object);
+    return exit_passed;
+  }
+  for (const std::string& reason : skipped) fmt::print(stderr, "skipped: {}\n", reason);
+  fmt::print("{} samples in {} ({}){}\n", set->size(), flags.target, to,
+             skipped.empty() ? "" : fmt::format("; {} skipped", skipped.size()));
   return exit_passed;
 }
 
@@ -181,7 +217,8 @@ int fetch(const DataFlags& flags) {
   }
   const std::string folder = data_folder(flags.folder);
   fetch_dataset(flags.source, folder, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  fmt::print("{} is in {}\n", flags.source, folder);
+  flags.json ? print_line(Json{{"name", flags.source}, {"folder", folder}})
+             : fmt::print("{} is in {}\n", flags.source, folder);
   return exit_passed;
 }
 
@@ -219,8 +256,14 @@ RunCommand add_data(CLI::App& program) {
   change->add_option("--to-option", flags->target_options, "NAME=VALUE of that container; repeatable")
       ->allow_extra_args(false);
   change->add_option("--first", flags->first, "Only so many samples");
+  change
+      ->add_option("--on-error", flags->on_error,
+                   "fail, or skip: samples that cannot be read are left out, counted and named")
+      ->capture_default_str();
+  change->add_flag("--json", flags->json, "One object");
   CLI::App* get = command->add_subcommand("fetch", "Fetch the files of a named set by HTTPS, checked and resumable");
   add_source(*get, *flags, "A named set (d5 list datasets)");
+  get->add_flag("--json", flags->json, "One object");
   const RunCommand bench = add_data_bench(*command), storage = add_data_storage(*command);
   command->footer("Example: d5 data convert cifar-10 cifar.tar --option part=test --first 1000");
   return [=] {

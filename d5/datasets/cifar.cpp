@@ -24,7 +24,10 @@ class CifarFile : public Dataset {
   CifarFile(const std::string& path, int64_t classes)
       : file_(FileBytes::map(path)), labels_(classes == 10 ? 1 : 2), record_(labels_ + pixels) {
     if (file_->size() % record_ != 0)
-      throw Error("[cifar] {}: {} bytes are no whole number of records of {} bytes", path, file_->size(), record_);
+      throw Error(
+          "[cifar] {}: {} bytes are no whole number of records of {} bytes, which classes={} have; legal: "
+          "classes=10 ({} bytes), classes=100 ({} bytes)",
+          path, file_->size(), record_, classes, pixels + 1, pixels + 2);
     size_ = static_cast<Index>(file_->size() / record_);
     fields_ = {{"image", DType::u8, Shape{3, 32, 32}, {}}, {"label", DType::i64, Shape{}, classes}};
     if (labels_ == 2) fields_.push_back({"coarse", DType::i64, Shape{}, 20});
@@ -53,17 +56,29 @@ class CifarFile : public Dataset {
   std::vector<Field> fields_;
 };
 
+// By its size, where that fits one kind only, else by its name.
 bool is_100(const std::string& path) {
+  std::error_code ignored;
+  const uint64_t size = std::filesystem::file_size(path, ignored);
+  const bool fits_10 = size % (pixels + 1) == 0, fits_100 = size % (pixels + 2) == 0;
+  if (fits_10 != fits_100) return fits_100;
   const std::string name = std::filesystem::path(path).filename().string();
   return name.find("100") != std::string::npos || name == "train.bin" || name == "test.bin";
 }
 
+bool is_archive(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  return name.find(".tar") != std::string::npos || name.ends_with(".tgz");
+}
+
 struct Cifar {
   static constexpr const char* about = "CIFAR-10 and CIFAR-100, binary version: the folder, its archive, or one file";
-  static std::vector<std::string> endings() { return {".bin", "-bin.tar", "-bin.tar.xz", "-binary.tar"}; }
+  static std::vector<std::string> endings() {
+    return {".bin", "-bin.tar", "-bin.tar.gz", "-bin.tar.xz", "-binary.tar", "-binary.tar.gz"};
+  }
   static std::vector<DataOption> options() {
     return {{"part", "train or test, of a folder or an archive", "train"},
-            {"classes", "10 or 100; 0: as the names of the files say", 0}};
+            {"classes", "10 or 100; 0: as the size or the names of the files say", 0}};
   }
   static std::shared_ptr<const Dataset> open(const std::string& path, const Attributes& options) {
     const std::string part = options.text("part", "train");
@@ -74,8 +89,9 @@ struct Cifar {
 
     std::string folder = path;
     if (!std::filesystem::is_directory(path)) {
-      if (path.find(".tar") == std::string::npos && !path.ends_with(".tgz"))
-        return std::make_shared<CifarFile>(path, classes ? classes : is_100(path) ? 100 : 10);
+      if (!is_archive(path) && path.ends_with(".gz"))
+        throw UsageError("[cifar] {} is packed, and only whole archives are unpacked: gunzip it", path);
+      if (!is_archive(path)) return std::make_shared<CifarFile>(path, classes ? classes : is_100(path) ? 100 : 10);
       std::vector<std::string> wanted = train_10;
       wanted.insert(wanted.end(), {"test_batch.bin", "train.bin", "test.bin"});
       folder = unpacked_folder(path, wanted, uint64_t{1} << 30);
@@ -91,14 +107,21 @@ struct Cifar {
   // One file, in the format that the number of fields asks for.
   static void write(const Dataset& dataset, const std::string& path, const Attributes&) {
     const std::vector<Field>& fields = dataset.fields();
-    if (fields.size() < 2 || fields.size() > 3 || fields[0].dtype != DType::u8 || fields[0].shape != Shape{3, 32, 32})
+    const auto is_label = [](const Field& f) { return is_integer(f.dtype) && f.shape && f.shape->elements() == 1; };
+    if (fields.size() < 2 || fields.size() > 3 || fields[0].dtype != DType::u8 || fields[0].shape != Shape{3, 32, 32} ||
+        !std::all_of(fields.begin() + 1, fields.end(), is_label))
       throw UsageError("[cifar] holds images u8[3x32x32] with a label, or with a label and a coarse one");
+    if (is_archive(path) || path.ends_with(".gz"))
+      throw UsageError("[cifar] {}: one file is written, no archive and not packed; name it NAME.bin", path);
     FileWriter file(path);
     for (Index i = 0; i < dataset.size(); ++i) {
       const Sample sample = dataset.at(i);
       for (size_t f = fields.size() - 1; f > 0; --f) {
         const int64_t label = integer_value(sample[f]);
-        if (label < 0 || label > 255) throw UsageError("[cifar] {}: label {} is no byte", dataset.where(i), label);
+        const int64_t classes = fields.size() == 2 ? 10 : f == 1 ? 100 : 20;
+        if (label < 0 || label >= classes)
+          throw UsageError("[cifar] {}: {} is {}, legal: 0 to {}", dataset.where(i), fields[f].name, label,
+                           classes - 1);
         const auto byte = static_cast<uint8_t>(label);
         file.write(&byte, 1);
       }

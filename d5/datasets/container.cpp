@@ -4,6 +4,7 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 
@@ -25,6 +26,15 @@ std::vector<std::string> matches_of(const std::string& pattern) {
     for (size_t i = 0; i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
   globfree(&found);
   return files;
+}
+
+[[noreturn]] void fail_packed(const std::string& name, const std::string& path) {
+  throw UsageError("[{}] {} is packed, which {} does not read: gunzip it, or name it without .gz", name, path, name);
+}
+
+void refuse_packed(const std::string& name, const ContainerEntry& entry, const std::string& path) {
+  const auto packed = [](const std::string& ending) { return ending.ends_with(".gz"); };
+  if (packed(path) && std::ranges::none_of(entry.endings, packed)) fail_packed(name, path);
 }
 
 class Joined : public Dataset {
@@ -146,6 +156,7 @@ const ContainerEntry& container(const std::string& name) {
 std::shared_ptr<const Dataset> open_container(const std::string& name, const std::string& path,
                                               const Attributes& options) {
   const ContainerEntry& entry = container(name);
+  refuse_packed(name, entry, path);
   const Attributes all = complete_options(options, entry.options, fmt::format("[{}]", name));
   return open_named(name, path, [&] { return entry.open(path, all); });
 }
@@ -153,6 +164,7 @@ std::shared_ptr<const Dataset> open_container(const std::string& name, const std
 void write_container(const std::string& name, const Dataset& dataset, const std::string& path,
                      const Attributes& options) {
   const ContainerEntry& entry = container(name);
+  refuse_packed(name, entry, path);
   entry.write(dataset, path, complete_options(options, entry.options, fmt::format("[{}]", name)));
 }
 
@@ -169,11 +181,12 @@ std::string guess_container(const std::string& path) {
   for (const PartStatus& part : all_of_kind(containers::kind)) {
     if (!part.available) continue;
     for (const std::string& ending : container(part.name).endings)
-      if (ending.size() > longest && (path.ends_with(ending) || path.ends_with(ending + ".gz"))) {
+      if (ending.size() > longest && path.ends_with(ending)) {
         best = part.name;
         longest = ending.size();
       }
   }
+  if (best.empty() && path.ends_with(".gz")) fail_packed(guess_container(path.substr(0, path.size() - 3)), path);
   if (best.empty())
     throw UsageError("[data] {}: its name does not say which container it is; name it (d5 list containers)", path);
   return best;
@@ -183,10 +196,26 @@ std::optional<size_t> label_field(const Dataset& dataset) {
   const std::vector<Field>& fields = dataset.fields();
   std::optional<size_t> found;
   for (size_t f = 0; f < fields.size(); ++f) {
+    if (!fields[f].shape || fields[f].shape->elements() != 1) continue;
     if (fields[f].name == "label" && fields[f].dtype == DType::i64) return f;
     if (fields[f].classes && !found) found = f;
   }
   return found;
+}
+
+bool names_label(std::string_view array) {
+  constexpr std::array<std::string_view, 6> known{"label", "labels", "y", "y_train", "y_test", "y_val"};
+  return std::ranges::find(known, array) != known.end();
+}
+
+std::vector<std::string> parts_of(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
 }
 
 void require_fixed_shapes(const Dataset& dataset, std::string_view place) {

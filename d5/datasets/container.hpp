@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Containers: how samples lie in files. One file each: it opens with the format, then a class with static members
 //   about                           one line
-//   endings()                       of the names of such files, for guessing
+//   endings()                       of the names of such files, for guessing; with .gz where it reads packed ones
 //   options()                       named values with defaults
 //   open(path, options)             the samples; options are complete
 //   write(dataset, path, options)   the same samples in this format; UsageError where it cannot hold them
@@ -48,13 +48,18 @@ const ContainerEntry& container(const std::string& name);  // opens its module; 
 std::shared_ptr<const Dataset> open_container(const std::string& name, const std::string& path,
                                               const Attributes& options = {});
 void write_container(const std::string& name, const Dataset&, const std::string& path, const Attributes& options = {});
-// By the end of the name, or what a folder holds; UsageError where nothing fits.
+// By the end of the name, or what a folder holds; UsageError where nothing fits, or the file is packed and that
+// container reads no packed ones.
 std::string guess_container(const std::string& path);
 
 // ---- for containers
-// The one field that says the class: named "label", or the only one that has classes. Its number, or none.
+// The one field that says the class, one number a sample: named "label", or the first that has classes. Or none.
 std::optional<size_t> label_field(const Dataset&);
 // Fields of one shape are what arrays hold; UsageError naming the first that is not.
+// Is an array of this name, of one integer a row, taken for the label?
+bool names_label(std::string_view array);
+// "a,b" -> a, b
+std::vector<std::string> parts_of(std::string_view text);
 void require_fixed_shapes(const Dataset&, std::string_view place);
 void check_index(const Dataset&, Index i);  // Error where there is no sample i
 int64_t integer_value(const Tensor&);       // of a tensor of one integer

@@ -66,6 +66,29 @@ void FileWriter::commit() {
   target_.reset();
 }
 
+UnfinishedPath::UnfinishedPath(std::string target) : target_(std::move(target)) {
+  while (target_.size() > 1 && target_.ends_with('/')) target_.pop_back();
+  path_ = fmt::format("{}.part-{}", target_, getpid());
+  const std::filesystem::path folder = std::filesystem::path(target_).parent_path();
+  std::error_code error;
+  if (!folder.empty() && std::filesystem::create_directories(folder, error)) made_folder_ = folder.string();
+  if (error) throw Error("[data] {} cannot be made: {}", folder.string(), error.message());
+  std::filesystem::remove_all(path_, error);
+}
+
+UnfinishedPath::~UnfinishedPath() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+  if (!made_folder_.empty()) std::filesystem::remove(made_folder_, ignored);  // only where it is empty
+}
+
+void UnfinishedPath::commit() {
+  std::error_code error;
+  std::filesystem::rename(path_, target_, error);
+  if (error) throw Error("[data] {} cannot be renamed to {}: {}", path_, target_, error.message());
+  made_folder_.clear();
+}
+
 std::string data_cache_folder() {
   if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache && *cache) return std::string(cache) + "/d5/data";
   if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/d5/data";

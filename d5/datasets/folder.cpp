@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A folder of pictures: CLASS/.../FILE.jpg (or png, ppm, pgm). Classes are the names of the first folders, sorted;
-// without folders there are no labels. Names are sorted, so that sample i is the same everywhere.
+// without folders there are no labels. Names are sorted, so that sample i is the same everywhere; what begins with a
+// dot is left out. What is written has a folder for every class, so that they keep their numbers.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,6 +29,10 @@ bool is_picture(const fs::path& path) {
   return std::ranges::find(known, ending) != known.end();
 }
 
+constexpr int64_t most_classes = 100000;  // whose names, of five digits, sort as their numbers do
+
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
 class Folder : public Dataset {
  public:
   explicit Folder(const std::string& root) : root_(root) {
@@ -35,6 +40,7 @@ class Folder : public Dataset {
     std::vector<std::string> classes;
     bool loose = false;
     for (const auto& entry : fs::directory_iterator(root)) {
+      if (is_hidden(entry.path())) continue;
       if (entry.is_directory())
         classes.push_back(entry.path().filename().string());
       else
@@ -98,8 +104,12 @@ class Folder : public Dataset {
   };
   void collect(const std::string& folder, int32_t label) {
     const size_t before = files_.size();
-    for (const auto& entry : fs::recursive_directory_iterator(folder))
-      if (is_picture(entry.path()) && entry.is_regular_file()) files_.push_back({entry.path().string(), label});
+    for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
+      if (is_hidden(entry->path()))
+        entry.disable_recursion_pending();
+      else if (is_picture(entry->path()) && entry->is_regular_file())
+        files_.push_back({entry->path().string(), label});
+    }
     std::sort(files_.begin() + static_cast<long>(before), files_.end(),
               [](const File& a, const File& b) { return a.path < b.path; });
   }
@@ -118,7 +128,7 @@ struct Folders {
   static std::shared_ptr<const Dataset> open(const std::string& path, const Attributes&) {
     return std::make_shared<Folder>(path);
   }
-  static void write(const Dataset& dataset, const std::string& path, const Attributes& o) {
+  static void write(const Dataset& dataset, const std::string& target, const Attributes& o) {
     const std::vector<Field>& fields = dataset.fields();
     const auto image = std::ranges::find(fields, "image", &Field::name);
     if (image == fields.end() || image->dtype != DType::u8)
@@ -130,6 +140,12 @@ struct Folders {
     if (quality < 1 || quality > 100) throw UsageError("[folder] quality is {}; legal: 1 to 100", quality);
     const bool encoded = holds_encoded(dataset);
     const DecoderEntry* encoder = encoded ? nullptr : &registered<decoders>(format);
+    if (fs::exists(target) && !(fs::is_directory(target) && fs::is_empty(target)))
+      throw UsageError("[folder] {} is there already, and its pictures would be mixed with the new ones", target);
+    UnfinishedPath folder(target);
+    const auto class_folder = [&](int64_t number) { return fmt::format("{}/{:05}", folder.path(), number); };
+    int64_t classes = label ? fields[*label].classes.value_or(0) : 0;
+    fs::create_directories(folder.path());
     for (Index i = 0; i < dataset.size(); ++i) {
       const Sample sample = dataset.at(i);
       std::vector<uint8_t> packed;
@@ -143,11 +159,21 @@ struct Folders {
       } else {
         packed = encoder->encode(sample[f], static_cast<int>(quality));
       }
-      const std::string sub = label ? fmt::format("/{:05}", integer_value(sample[*label])) : "";
-      FileWriter file(fmt::format("{}{}/{:09}.{}", path, sub, i, ending));
+      std::string place = folder.path();
+      if (label) {
+        const int64_t number = integer_value(sample[*label]);
+        if (number < 0 || number >= most_classes)
+          throw UsageError("[folder] {}: the label is {}; legal: 0 to {}", dataset.where(i), number, most_classes - 1);
+        classes = std::max(classes, number + 1);
+        place = class_folder(number);
+      }
+      FileWriter file(fmt::format("{}/{:09}.{}", place, i, ending));
       file.write(packed.data(), packed.size());
       file.commit();
     }
+    for (int64_t number = 0; number < std::min(classes, most_classes); ++number)
+      fs::create_directories(class_folder(number));
+    folder.commit();
   }
 };
 

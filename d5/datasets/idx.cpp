@@ -166,7 +166,7 @@ void write_array(const Dataset& dataset, size_t field, bool drop_channel, FileWr
 
 struct Idx {
   static constexpr const char* about = "IDX, the format of MNIST (.gz too)";
-  static std::vector<std::string> endings() { return {"-ubyte", ".idx", "idx3-ubyte"}; }
+  static std::vector<std::string> endings() { return {"-ubyte", ".idx", "-ubyte.gz", ".idx.gz"}; }
   static std::vector<DataOption> options() {
     return {{"labels", "File of labels; auto: the one beside NAME-images..., if it is there; none", "auto"},
             {"classes", "Labels are below this; 0: below the largest one found", 0}};

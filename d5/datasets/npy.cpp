@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NumPy: an .npy file is one array whose rows are the samples; an .npz file is a zip of them, one field each (an array
-// named label, labels or y is the label). Arrays that are stored (np.savez) are read where they lie, packed ones
-// (np.savez_compressed) are unpacked when the file is opened.
+// named label, labels, y or y_train is the label): those that are chosen, else all that have rows of numbers. Arrays
+// that are stored (np.savez) are read where they lie, packed ones (np.savez_compressed) are unpacked when the file is
+// opened.
 #include "d5/datasets/npy.hpp"
 
 #include <zlib.h>
@@ -87,12 +88,9 @@ class NumpyDataset : public Dataset {
     for (auto& [name, part] : parts) {
       const Shape& shape = part.header.shape;
       if (shape.rank() == 0) throw Error("[npy] {}: array '{}' is a scalar, it has no rows", path_, name);
-      if (parts_.empty()) size_ = shape[0];
-      if (shape[0] != size_)
-        throw Error("[npy] {}: array '{}' has {} rows, the first one {}", path_, name, shape[0], size_);
+      size_ = shape[0];
       Field field{name, part.header.dtype, Shape(std::vector<Index>(shape.begin() + 1, shape.end())), {}};
-      const bool label = (name == "label" || name == "labels" || name == "y") && is_integer(field.dtype) &&
-                         field.shape->elements() == 1;
+      const bool label = names_label(name) && is_integer(field.dtype) && field.shape->elements() == 1;
       if (label) field = {"label", DType::i64, Shape{}, {}};
       labels_.emplace_back();
       label_.push_back(label);
@@ -259,18 +257,33 @@ class ZipDirectory {
   std::shared_ptr<const FileBytes> file_;
 };
 
+using Arrays = std::vector<std::pair<std::string, Part>>;
+
+// "x f32[5x3], y i64[5]"
+std::string listed(const Arrays& arrays) {
+  std::string text;
+  for (const auto& [name, part] : arrays)
+    text += fmt::format("{}{} {}[{}]", text.empty() ? "" : ", ", name, d5::name(part.header.dtype),
+                        to_string(part.header.shape));
+  return text.empty() ? "none" : text;
+}
+
 struct Npz {
   static constexpr const char* about = "NumPy, a zip of arrays: one field each";
   static std::vector<std::string> endings() { return {".npz"}; }
   static std::vector<DataOption> options() {
-    return {{"classes", "Labels are below this; 0: below the largest one found", 0}};
+    return {{"arrays", "Their names, by commas; empty: all that have rows of numbers", ""},
+            {"classes", "Labels are below this; 0: below the largest one found", 0}};
   }
   static std::shared_ptr<const Dataset> open(const std::string& path, const Attributes& options) {
     const auto file = FileBytes::map(path);
     const ZipDirectory directory(file);
-    std::vector<std::pair<std::string, Part>> parts;
+    const std::vector<std::string> wanted = parts_of(options.text("arrays", ""));
+    Arrays parts;
     for (const ZipEntry& entry : directory.entries()) {
       if (!entry.name.ends_with(".npy")) continue;
+      const std::string name = entry.name.substr(0, entry.name.size() - 4);
+      const bool chosen = std::ranges::count(wanted, name) > 0;
       const uint64_t begin = directory.contents(entry);
       Part part{file, begin, entry.size, {}, entry.sum};
       if (entry.method == 8) {
@@ -281,9 +294,16 @@ struct Npz {
       } else if (entry.method != 0) {
         throw Error("[npz] {}: '{}' is packed by method {}; legal: stored, deflated", path, entry.name, entry.method);
       }
-      part.header = npy_header(*part.bytes, part.offset, part.size);
-      parts.emplace_back(entry.name.substr(0, entry.name.size() - 4), std::move(part));
+      try {
+        part.header = npy_header(*part.bytes, part.offset, part.size);
+      } catch (const ForeignElements&) {
+        if (chosen) throw;
+        continue;
+      }
+      if (part.header.shape.rank() > 0 || chosen) parts.emplace_back(name, std::move(part));
     }
+    if (!wanted.empty()) parts = chosen_of(path, std::move(parts), wanted);
+    require_one_set(path, parts);
     return std::make_shared<NumpyDataset>(path, std::move(parts), options.integer("classes", 0));
   }
   // Members are stored, so that they can be mapped; each field is one pass over the set.
@@ -302,6 +322,26 @@ struct Npz {
                          }});
     }
     write_members(path, members);
+  }
+
+  static Arrays chosen_of(const std::string& path, Arrays all, const std::vector<std::string>& wanted) {
+    Arrays chosen;
+    for (const std::string& name : wanted) {
+      const auto found = std::ranges::find(all, name, &Arrays::value_type::first);
+      if (found == all.end()) throw UsageError("[npz] {} has no array '{}'; it has: {}", path, name, listed(all));
+      chosen.push_back(*found);
+    }
+    return chosen;
+  }
+
+  // Rows of one sample lie side by side, and one of them at most is its label.
+  static void require_one_set(const std::string& path, const Arrays& parts) {
+    const auto rows = [](const Part& part) { return part.header.shape.rank() > 0 ? part.header.shape[0] : 0; };
+    const bool together =
+        std::ranges::all_of(parts, [&](const auto& one) { return rows(one.second) == rows(parts.front().second); });
+    if (!together || std::ranges::count_if(parts, [](const auto& one) { return names_label(one.first); }) > 1)
+      throw UsageError("[npz] {}: its arrays are no rows of one set; name those that are (arrays=x,y): {}", path,
+                       listed(parts));
   }
 
   using Use = std::function<void(const char*, size_t)>;
@@ -430,10 +470,11 @@ NpyHeader npy_header(const FileBytes& file, uint64_t offset, uint64_t size) {
   const std::string_view dictionary(reinterpret_cast<const char*>(text.data()), text.size());
   const std::string_view type = value_of(dictionary, "descr"), order = value_of(dictionary, "fortran_order"),
                          shape = value_of(dictionary, "shape");
-  if (!shape.starts_with('(') || !type.starts_with('\'') || type.size() != 4)
+  if (!shape.starts_with('(') || type.size() < 3 || (type[0] != '\'' && type[0] != '['))
     throw SampleError("[npy] {}: the header is '{}'", place, std::string(dictionary.substr(0, 200)));
   const auto code = std::ranges::find(codes, type.substr(2), &std::pair<std::string_view, DType>::first);
-  if (code == codes.end()) throw SampleError("[npy] {}: elements of type {}'", place, std::string(type));
+  if (type[0] == '[' || code == codes.end())
+    throw ForeignElements("[npy] {}: elements of type {}'", place, std::string(type));
   header.dtype = code->second;
   header.swapped = type[1] == '>' && bits(header.dtype) > 8;
   try {
@@ -444,8 +485,7 @@ NpyHeader npy_header(const FileBytes& file, uint64_t offset, uint64_t size) {
   } catch (const Error& error) {  // sizes below zero, or larger than any memory
     throw SampleError("[npy] {}: {}", place, error.what());
   }
-  if (order.starts_with("True") && header.shape.rank() > 1)
-    throw SampleError("[npy] {}: lies in Fortran's order; save np.ascontiguousarray(x)", place);
+  header.columns = order.starts_with("True") && header.shape.rank() > 1;
   if (header.contents() > size - header.bytes)
     throw SampleError("[npy] {}: cut short, {}[{}] needs {} bytes, there are {}", place, name(header.dtype),
                       to_string(header.shape), header.contents(), size - header.bytes);
@@ -466,14 +506,36 @@ std::string npy_header_text(DType type, const Shape& shape) {
   return header + text;
 }
 
+namespace {
+
+// Element `index`, counted row by row, of an array in Fortran's order lies at this place.
+uint64_t place_by_columns(const Shape& shape, uint64_t index) {
+  uint64_t place = 0, stride = static_cast<uint64_t>(shape.elements());
+  for (size_t axis = shape.rank(); axis-- > 0;) {
+    const auto size = static_cast<uint64_t>(shape[axis]);
+    stride /= size;
+    place += index % size * stride;
+    index /= size;
+  }
+  return place;
+}
+
+}  // namespace
+
 void give_elements(const FileBytes& file, const NpyHeader& header, uint64_t array, uint64_t first, const Shape& shape,
                    Sample& into, size_t field) {
   const auto width = static_cast<uint64_t>(bits(header.dtype) / 8);
   const uint64_t at = array + header.bytes + first * width;
-  if (!header.swapped) return file.give(into, field, header.dtype, shape, at);
+  if (!header.swapped && !header.columns) return file.give(into, field, header.dtype, shape, at);
   Tensor& tensor = target(into, field, header.dtype, shape);
-  file.copy(at, tensor.bytes(), tensor.data());
-  swap_elements(tensor.data(), static_cast<size_t>(tensor.elements()), width);
+  if (header.columns) {
+    auto* to = static_cast<uint8_t*>(tensor.data());
+    for (uint64_t k = 0; k < static_cast<uint64_t>(tensor.elements()); ++k)
+      file.copy(array + header.bytes + place_by_columns(header.shape, first + k) * width, width, to + k * width);
+  } else {
+    file.copy(at, tensor.bytes(), tensor.data());
+  }
+  if (header.swapped) swap_elements(tensor.data(), static_cast<size_t>(tensor.elements()), width);
 }
 
 D5_REGISTER(containers, "npy", Npy);

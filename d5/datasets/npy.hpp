@@ -13,11 +13,17 @@ struct NpyHeader {
   DType dtype = DType::f64;
   Shape shape;
   bool swapped = false;  // stored in the other byte order
+  bool columns = false;  // in Fortran's order: the first axis runs fastest
   uint64_t bytes = 0;    // of the header: elements begin there
   uint64_t contents() const { return static_cast<uint64_t>(storage_bytes(dtype, shape.elements())); }
 };
-// Of the array that lies at `offset` and has `size` bytes with its header. SampleError where it is none, is cut short,
-// lies in Fortran's order or has elements that we have no type for.
+// Elements that we have no type for: text, objects, records.
+class ForeignElements : public SampleError {
+ public:
+  using SampleError::SampleError;
+};
+// Of the array that lies at `offset` and has `size` bytes with its header. SampleError where it is none, is cut short
+// or has ForeignElements.
 NpyHeader npy_header(const FileBytes&, uint64_t offset, uint64_t size);
 std::string npy_header_text(DType, const Shape&);  // a whole number of 64 bytes
 

@@ -97,7 +97,6 @@ struct RawFile {
   }
   static void write(const Dataset& dataset, const std::string& path, const Attributes&) {
     require_fixed_shapes(dataset, "[raw]");
-    if (path.ends_with(".gz")) throw UsageError("[raw] {}: is mapped, so it is not packed", path);
     Json fields = Json::array();
     std::vector<bool> bytes;
     for (const Field& field : dataset.fields()) {

@@ -128,6 +128,27 @@ class Tar : public Dataset {
     give_elements(*file_, header, range.offset, 0, header.shape, into, f);
   }
 
+  TarWalk walk() const {
+    return {file_->name(), [this](uint64_t offset, void* to, size_t bytes) {
+              if (!file_->holds(offset, bytes)) return false;
+              file_->copy(offset, bytes, to);
+              return true;
+            }};
+  }
+
+  // The contents of a hard link are those of the member it names; missing where there is none of that name.
+  void follow(TarMember& member, std::map<std::string, RecordIndex::Range>& plain) const {
+    if (plain.empty()) {
+      TarWalk all = walk();
+      for (TarMember one; all.next(one);)
+        if (one.link.empty()) plain[one.name] = {one.offset, one.size};
+    }
+    const auto found = plain.find(member.link);
+    const RecordIndex::Range range = found == plain.end() ? RecordIndex::Range{0, RecordIndex::missing} : found->second;
+    member.offset = range.offset;
+    member.size = range.size;
+  }
+
   RecordIndex::Contents pass() const {
     struct Member {
       size_t sample, field;
@@ -140,14 +161,12 @@ class Tar : public Dataset {
     std::map<std::string, size_t> field_of;
     bool any_class = false;
     std::string key;
-    TarWalk walk(file_->name(), [this](uint64_t offset, void* to, size_t bytes) {
-      if (!file_->holds(offset, bytes)) return false;
-      file_->copy(offset, bytes, to);
-      return true;
-    });
-    for (TarMember member; walk.next(member);) {
+    std::map<std::string, RecordIndex::Range> linked;  // all plain members; made when the first link is met
+    TarWalk all = walk();
+    for (TarMember member; all.next(member);) {
+      if (!member.link.empty()) follow(member, linked);
       const Name name = split(member.name);
-      if (!file_->holds(member.offset, member.size))
+      if (member.size < RecordIndex::refused && !file_->holds(member.offset, member.size))
         throw Error("[tar] {}: cut short in member '{}'", file_->name(), member.name);
       if (found.samples == 0 || name.key != key) {
         key = name.key;
@@ -158,7 +177,7 @@ class Tar : public Dataset {
       }
       if (name.ending == class_ending) {
         any_class = true;
-        if (!member.leaves_folder) written_labels.back() = class_number(member);
+        if (!member.leaves_folder && member.size < RecordIndex::refused) written_labels.back() = class_number(member);
         continue;
       }
       const auto place = field_of.try_emplace(name.ending, field_of.size());
@@ -205,14 +224,27 @@ class Tar : public Dataset {
 };
 
 std::string ending_of(const Field& field, const Tensor& tensor) {
+  std::string name = field.name;
+  std::ranges::replace(name, '/', '_');  // a member's name ends behind its last folder
   if (field.name == "image" && !field.shape && tensor.elements() > 2) {
     const Encoded bytes = tensor.values<uint8_t>();
     if (bytes[0] == 0xff) return "jpg";
     if (bytes[0] == 0x89) return "png";
     return "ppm";
   }
-  if (field.dtype == DType::u8 && !field.shape) return field.name + ".bin";
-  return field.name + ".npy";
+  if (field.dtype == DType::u8 && !field.shape) return name + ".bin";
+  return name + ".npy";
+}
+
+// Members of a sample are told apart by what stands behind its key, in lower case.
+void require_own_names(const std::vector<Field>& fields) {
+  std::set<std::string> names;
+  for (const Field& field : fields) {
+    std::string name = field.name;
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return c == '/' ? '_' : std::tolower(c); });
+    if (!names.insert(name).second)
+      throw UsageError("[tar] two fields would be called '{}', the second is '{}'", name, field.name);
+  }
 }
 
 struct Tars {
@@ -239,7 +271,7 @@ struct Tars {
     return joined(std::move(shards));
   }
   static void write(const Dataset& dataset, const std::string& path, const Attributes&) {
-    if (path.ends_with(".gz")) throw UsageError("[tar] {}: a packed archive could not be read in any order", path);
+    require_own_names(dataset.fields());
     FileWriter file(path);
     const auto put = [&](const std::string& name, std::string_view head, const void* data, size_t bytes) {
       file.write(tar_header(name, head.size() + bytes));

@@ -73,7 +73,7 @@ class TextLines : public Dataset {
 
 struct Text {
   static constexpr const char* about = "plain text: windows of bytes with the next byte as target, or lines (.gz too)";
-  static std::vector<std::string> endings() { return {".txt"}; }
+  static std::vector<std::string> endings() { return {".txt", ".txt.gz"}; }
   static std::vector<DataOption> options() {
     return {{"unit", "bytes or lines", "bytes"},
             {"window", "Bytes of a sample", 128},
@@ -85,23 +85,40 @@ struct Text {
     if (unit != "bytes") throw UsageError("[text] unit is '{}'; legal: bytes, lines", unit);
     return std::make_shared<TextBytes>(path, o.integer("window", 128), o.integer("stride", 0));
   }
-  // Lines from a set of one field of bytes; else the windows one after the other and the last byte of the last target,
-  // which is the text again where windows follow each other.
-  static void write(const Dataset& dataset, const std::string& path, const Attributes& o) {
+  // One field of bytes is lines. Of two, windows and their targets, the text is written that they are windows of.
+  static void write(const Dataset& dataset, const std::string& path, const Attributes&) {
     const std::vector<Field>& fields = dataset.fields();
-    const bool lines = o.text("unit", "bytes") == "lines";
-    if (fields.empty() || fields[0].dtype != DType::u8 || fields.size() > 2 || (lines && fields.size() != 1))
-      throw UsageError("[text] holds bytes: fields 'input' and 'target', or one of u8 with unit=lines");
+    const auto is_text = [](const Field& field) {
+      return field.dtype == DType::u8 && (!field.shape || field.shape->rank() == 1);
+    };
+    const bool lines = fields.size() == 1;
+    if (fields.empty() || fields.size() > 2 || !std::ranges::all_of(fields, is_text))
+      throw UsageError("[text] holds bytes: one field u8 of any length (lines), or windows and their targets");
     FileWriter file(path);
+    std::string last;  // what the next window begins with
     for (Index i = 0; i < dataset.size(); ++i) {
       const Sample sample = dataset.at(i);
-      file.write(sample[0].data(), sample[0].bytes());
-      if (lines) file.write("\n");
-      if (!lines && fields.size() == 2 && i + 1 == dataset.size() && sample[1].elements() > 0)
-        file.write(static_cast<const uint8_t*>(sample[1].data()) + sample[1].bytes() - 1, 1);
+      const std::string bytes = text_of(sample[0]);
+      file.write(bytes);
+      if (lines) {
+        if (bytes.find('\n') != std::string::npos || bytes.ends_with('\r'))
+          throw UsageError("[text] {}: a line cannot hold the end of a line", dataset.where(i));
+        file.write("\n");
+        continue;
+      }
+      const std::string target = text_of(sample[1]);
+      if (target.empty() || bytes.size() != target.size() || !bytes.starts_with(last) ||
+          bytes.substr(1) != target.substr(0, target.size() - 1))
+        throw UsageError("[text] {}: windows of one text follow each other, and the target is one byte later",
+                         dataset.where(i));
+      last = target.back();
     }
+    file.write(last);
     file.commit();
   }
+
+ private:
+  static std::string text_of(const Tensor& bytes) { return {static_cast<const char*>(bytes.data()), bytes.bytes()}; }
 };
 
 }  // namespace

@@ -3,8 +3,11 @@
 // sums are masked CRC-32C. A record is a tf.train.Example: features by name, each a list of byte strings, floats or
 // integers. One field per feature; image/encoded and image/class/label (as ImageNet has them) are "image" and "label".
 // What write() puts down carries NAME/shape (and NAME/dtype where it is bytes), so that arrays come back as they were.
+// Numbers of others have as many values as in the first records, one alone is a scalar; where those differ among
+// themselves the shape is open.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "d5/datasets/container.hpp"
 #include "d5/datasets/crc32c.hpp"
@@ -18,6 +21,7 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 constexpr Index most_damaged = 100;  // at the beginning of a file
+constexpr Index first_records = 16;  // that tell how many values a list has
 
 // oneof kind { BytesList 1, FloatList 2, Int64List 3 }, each with `repeated value = 1`
 struct Feature {
@@ -199,7 +203,8 @@ class TfRecord : public Dataset {
       try {
         const Bytes bytes = record(i);
         describe(bytes);
-        return file_->require_there(static_cast<uint64_t>(bytes.data() - file_->data()), bytes.size());
+        file_->require_there(static_cast<uint64_t>(bytes.data() - file_->data()), bytes.size());
+        return count_values(i);
       } catch (const SampleError&) {
         if (i + 1 >= std::min<Index>(index_->size(), most_damaged)) throw;
         fields_.clear();
@@ -207,6 +212,33 @@ class TfRecord : public Dataset {
         kinds_.clear();
       }
     }
+  }
+
+  static Index values_in(const Feature& feature) {
+    Index count = 0;
+    feature.kind == 2 ? for_each_number<float>(feature.list, [&](float) { ++count; })
+                      : for_each_number<int64_t>(feature.list, [&](int64_t) { ++count; });
+    return count;
+  }
+
+  // The shapes of lists of numbers that say none, from record `first` on.
+  void count_values(Index first) {
+    std::map<size_t, Index> counts;  // by field
+    std::set<size_t> open;
+    for (Index i = first; i < std::min(index_->size(), first + first_records); ++i) try {
+        for_each_feature(record(i), [&](const Feature& feature) {
+          const auto f = static_cast<size_t>(std::ranges::find(features_, feature.name) - features_.begin());
+          if (f == features_.size() || fields_[f].shape || feature.kind == 1 || feature.kind != kinds_[f]) return;
+          const Index count = values_in(feature);
+          if (counts.try_emplace(f, count).first->second != count) open.insert(f);
+        });
+      } catch (const SampleError&) {  // said when it is read
+      }
+    for (const auto& [f, count] : counts)
+      if (count > 0 && !open.contains(f)) fields_[f].shape = count == 1 ? Shape{} : Shape{count};
+    const auto label = std::ranges::find(fields_, "label", &Field::name);
+    if (label != fields_.end() && label->dtype == DType::i64 && label->shape == Shape{} && names_.classes > 0)
+      label->classes = names_.classes;
   }
 
   // Fields are those of this record.
@@ -247,7 +279,6 @@ class TfRecord : public Dataset {
       if (name == names_.label && feature.kind != 1) {
         field.dtype = DType::i64;
         field.shape = Shape{};
-        if (names_.classes > 0) field.classes = names_.classes;
       }
       if (std::ranges::count(features_, name) || fields_.size() == 64 || field.dtype == DType::string) return;
       features_.push_back(name);
@@ -293,11 +324,10 @@ class TfRecord : public Dataset {
       return file_->give(into, f, field.dtype, shape, static_cast<uint64_t>(bytes.data() - file_->data()));
     }
     // Numbers are counted first: no room is made on the word of a length.
-    Index count = 0;
+    const Index count = values_in(feature);
     const auto number = [&](auto each) {
       using T = decltype(each);
-      for_each_number<T>(feature.list, [&](T) { ++count; });
-      if (field.name == "label" && count == 1) {
+      if (field.name == "label" && field.dtype == DType::i64 && count == 1) {
         int64_t label = 0;
         for_each_number<T>(feature.list, [&](T value) { label = as_label(value); });
         return give_label(
@@ -349,9 +379,10 @@ std::string example_of(const Dataset& dataset, const Sample& sample, const Names
   for (size_t f = 0; f < sample.size(); ++f) {
     const Field& field = dataset.fields()[f];
     const Tensor& tensor = sample[f];
-    const std::string name = field.name == "image" ? names.image : field.name == "label" ? names.label : field.name;
+    const bool label = field.name == "label" && tensor.dtype() == DType::i64 && tensor.elements() == 1;
+    const std::string name = field.name == "image" ? names.image : label ? names.label : field.name;
     const std::string_view bytes(static_cast<const char*>(tensor.data()), tensor.bytes());
-    if (field.name == "label" && tensor.dtype() == DType::i64 && tensor.elements() == 1) {
+    if (label) {
       const int64_t label = integer_value(tensor) + names.first_class;
       put_feature(features, name, 3, packed_integers({&label, 1}));
       continue;

@@ -47,7 +47,7 @@ uint64_t checksum(const Block& block) {
 }
 
 // pax records: "LENGTH KEY=VALUE\n", one after the other.
-void read_pax(const std::string& records, std::string& name, uint64_t& size) {
+void read_pax(const std::string& records, std::string& name, std::string& link, uint64_t& size) {
   for (size_t at = 0; at < records.size();) {
     size_t length = 0;
     const char* const end = records.data() + records.size();
@@ -56,12 +56,18 @@ void read_pax(const std::string& records, std::string& name, uint64_t& size) {
     if (digits.ec != std::errc() || length <= head + 1 || length > records.size() - at) return;
     const std::string record = records.substr(at + head + 1, length - head - 2);
     if (record.starts_with("path=")) name = record.substr(5);
+    if (record.starts_with("linkpath=")) link = record.substr(9);
     if (record.starts_with("size=")) {
       uint64_t value = 0;
       if (std::from_chars(record.data() + 5, record.data() + record.size(), value).ec == std::errc()) size = value;
     }
     at += length;
   }
+}
+
+std::string without_here(std::string name) {  // ./a/b -> a/b
+  while (name.starts_with("./")) name.erase(0, 2);
+  return name;
 }
 
 bool leaves_folder(const std::string& name) {
@@ -73,7 +79,7 @@ bool leaves_folder(const std::string& name) {
 }  // namespace
 
 bool TarWalk::next(TarMember& member) {
-  std::string long_name;
+  std::string long_name, long_link;
   uint64_t long_size = no_size;
   for (;;) {
     Block block;
@@ -96,30 +102,31 @@ bool TarWalk::next(TarMember& member) {
                                                                                     : *size;
     if (bytes > (uint64_t{1} << 62)) throw Error("[tar] {}: the header at byte {} has no legal size", archive_, at_);
     at_ = contents + bytes + tar_padding(bytes);
-    if (type == 'L' || type == 'x') {
+    if (type == 'L' || type == 'K' || type == 'x') {
       if (bytes > most_name) throw Error("[tar] {}: a name of {} bytes at {}", archive_, bytes, header);
       std::string words(bytes, '\0');
       if (!read_(contents, words.data(), bytes)) throw Error("[tar] {}: cut short at byte {}", archive_, contents);
-      if (type == 'L')
-        long_name = words.substr(0, words.find('\0'));
+      if (type == 'x')
+        read_pax(words, long_name, long_link, long_size);
       else
-        read_pax(words, long_name, long_size);
+        (type == 'L' ? long_name : long_link) = words.substr(0, words.find('\0'));
       continue;
     }
     const bool plain = type == '0' || type == '\0' || type == '7';
-    if (plain) {
+    if (plain || type == '1') {
       std::string name = text(block.data(), 100);
       const std::string prefix = std::memcmp(&block[257], "ustar\0", 6) == 0 ? text(&block[345], 155) : "";
       if (!prefix.empty()) name = prefix + "/" + name;
-      member.name = long_name.empty() ? name : long_name;
-      while (member.name.starts_with("./")) member.name.erase(0, 2);
+      member.name = without_here(long_name.empty() ? name : long_name);
+      member.link = plain ? "" : without_here(long_link.empty() ? text(&block[157], 100) : long_link);
       member.header = header;
       member.offset = contents;
       member.size = bytes;
-      member.leaves_folder = leaves_folder(member.name);
+      member.leaves_folder = leaves_folder(member.name) || leaves_folder(member.link);
       return true;
     }
     long_name.clear();
+    long_link.clear();
     long_size = no_size;
   }
 }
@@ -188,7 +195,7 @@ std::string unpacked_folder(const std::string& archive, const std::vector<std::s
   TarWalk walk(archive, read);
   for (TarMember member; walk.next(member);) {
     const std::string name = std::filesystem::path(member.name).filename().string();
-    if (!std::ranges::count(wanted, name)) continue;
+    if (!std::ranges::count(wanted, name) || !member.link.empty()) continue;
     if (member.leaves_folder || member.size > most)
       throw Error("[tar] {}: member '{}' of {} bytes is refused", archive, member.name, member.size);
     FileWriter file(folder + "/" + name);

@@ -14,13 +14,15 @@ struct TarMember {
   uint64_t header = 0;  // where its header lies
   uint64_t offset = 0;  // where its contents begin
   uint64_t size = 0;
+  std::string link;            // a hard link: the name of the member that holds its contents
   bool leaves_folder = false;  // an absolute name or one with .. : never written anywhere
 };
 
 // Reads `bytes` of the archive at `offset`; false where they are not there.
 using ReadArchive = std::function<bool(uint64_t offset, void* to, size_t bytes)>;
 
-// The plain files of an archive, one by one; Error naming the archive and the place where it is broken.
+// The plain files of an archive and its hard links, one by one; Error naming the archive and the place where it is
+// broken.
 class TarWalk {
  public:
   TarWalk(std::string archive, ReadArchive read) : archive_(std::move(archive)), read_(std::move(read)) {}

@@ -17,8 +17,8 @@
 namespace d5 {
 
 // Fields of a training that a repetition leaves at their defaults: it begins at the beginning, and writes nothing.
-inline constexpr std::array<std::string_view, 8> beside_training{"resume",     "checkpoint", "every",    "export", "trace",
-                                                                "from_ranks", "restarts",   "elastic"};
+inline constexpr std::array<std::string_view, 8> beside_training{"resume", "checkpoint", "every",    "export",
+                                                                 "trace",  "from_ranks", "restarts", "elastic"};
 
 struct Agreement {
   bool agrees = false;  // same case and status; the time is `same`, or `unclear` with intervals that meet

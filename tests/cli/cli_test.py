@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -135,7 +136,7 @@ class Cli(unittest.TestCase):
         self.assertEqual(described["fields"][1]["classes"], 2)
         lowest = str(self.folder / "lowest.csv")  # an option takes one value, what follows is the target
         self.assertEqual(d5("data", "convert", table, "--option", "label=last", lowest, "--first", "1").returncode, 0)
-        self.assertEqual(Path(lowest).read_text(), "1,2,0\n")
+        self.assertEqual(Path(lowest).read_text(), "value_0,value_1,label\n1,2,0\n")
         for name in ["points.npz", "points.tar", "points.tfrecord", "points.d5raw"]:
             target = str(self.folder / name)
             self.assertEqual(d5("data", "convert", table, target).returncode, 0)
@@ -143,7 +144,7 @@ class Cli(unittest.TestCase):
             self.assertEqual((verdict["samples"], verdict["broken"], verdict["good"]), (3, 0, True), name)
             back = str(self.folder / (name + ".csv"))
             self.assertEqual(d5("data", "convert", target, back).returncode, 0)
-            self.assertEqual(Path(back).read_text(), "1,2,0\n3,4.5,1\n5,6,1\n", name)
+            self.assertEqual(Path(back).read_text(), "value_0,value_1,label\n1,2,0\n3,4.5,1\n5,6,1\n", name)
 
     def test_data_that_is_damaged_or_missing(self):
         broken = d5("data", "verify", self.write("points.csv", "1,2,0\n3,x,1\n"))
@@ -159,9 +160,38 @@ class Cli(unittest.TestCase):
         self.refused(missing, "https://", str(self.folder), "f68b3c2dcbeaaa9fbdd348bbdeb94873", status=1)
         self.refused(d5("data", "info", "mnits"), "mnist")
         self.refused(d5("data", "info", self.write("x.csv", "1,2\n"), "--option", "lable=first"), "did you mean 'label'")
+        report = d5("data", "verify", "mnist", "--data", str(self.folder), "--json")
+        self.assertEqual(report.returncode, 1)
+        self.assertIn("train-images", json.loads(report.stdout)["error"])
+        self.refused(d5("data", "convert", self.write("points.csv", "1,2,0\n3,4,1\n"), str(self.folder / "x.npz.gz")), "gunzip")
         names = [row["name"] for row in lines(d5("list", "containers", "--json").stdout)]
         self.assertLessEqual({"idx", "cifar", "folder", "tar", "tfrecord", "hdf5", "npy", "npz", "raw", "lmdb", "csv", "text"}, set(names))
         self.assertIn("cifar-10", d5("list", "datasets").stdout)
+
+    def test_data_convert_skips_what_is_broken_and_says_so(self):
+        table = self.write("points.csv", "1,2,0\n3,x,1\n5,6,1\n")
+        target = str(self.folder / "new/points.npz")
+        self.assertEqual(d5("data", "convert", table, target).returncode, 1)
+        self.assertEqual([str(p) for p in self.folder.rglob("*npz*")], [])
+        result = d5("data", "convert", table, target, "--on-error", "skip", "--json")
+        report = json.loads(result.stdout)
+        self.assertEqual((result.returncode, report["samples"], len(report["skipped"])), (0, 2, 1))
+        self.assertIn("points.csv:2", report["skipped"][0])
+        self.assertEqual(json.loads(d5("data", "info", target, "--json").stdout)["samples"], 2)
+        self.assertIn("points.csv:2", d5("data", "convert", table, target, "--on-error", "skip").stderr)
+        self.refused(d5("data", "convert", table, target, "--on-error", "ignore"), "legal: fail, skip")
+
+    def test_data_info_tells_the_optimum_of_what_is_generated(self):
+        told = json.loads(d5("data", "info", "generated-text", "--option", "sharpness=0", "--option", "symbols=4", "--json").stdout)
+        self.assertEqual(told["optimum"]["metric"], "bits per symbol")
+        self.assertAlmostEqual(told["optimum"]["value"], 2)  # four symbols, equally likely
+        self.assertIn("optimum    accuracy", d5("data", "info", "generated-images").stdout)
+
+    def test_data_whose_names_are_no_utf8(self):
+        with tarfile.open(self.folder / "x.tar", "w", format=tarfile.GNU_FORMAT) as archive:
+            archive.addfile(tarfile.TarInfo(b"\xff\xfe.ppm".decode("utf-8", "surrogateescape")))
+        for command in ["info", "verify"]:
+            json.loads(d5("data", command, str(self.folder / "x.tar"), "--json").stdout)
 
     # ---- files: compare, run again, csv
     def measured(self, name, *more):

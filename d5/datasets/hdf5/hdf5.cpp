@@ -51,8 +51,31 @@ struct Kind {
   DType dtype;
   hid_t (*native)();
 };
-const std::array<Kind, 10>& kinds() {
-  static const std::array<Kind, 10> all{{{DType::f64, [] { return H5T_NATIVE_DOUBLE; }},
+// Of 16 bits by IEEE 754, and truth values, as h5py writes them; made once, when the library is in use.
+hid_t half_type() {
+  static const hid_t type = [] {
+    const hid_t made = H5Tcopy(H5T_IEEE_F32LE);
+    H5Tset_fields(made, 15, 10, 5, 0, 10);
+    H5Tset_size(made, 2);
+    H5Tset_ebias(made, 15);
+    return made;
+  }();
+  return type;
+}
+hid_t truth_type() {
+  static const hid_t type = [] {
+    const hid_t made = H5Tenum_create(H5T_NATIVE_INT8);
+    for (int8_t value = 0; const char* name : {"FALSE", "TRUE"}) {
+      H5Tenum_insert(made, name, &value);
+      ++value;
+    }
+    return made;
+  }();
+  return type;
+}
+
+const std::array<Kind, 12>& kinds() {
+  static const std::array<Kind, 12> all{{{DType::f64, [] { return H5T_NATIVE_DOUBLE; }},
                                          {DType::f32, [] { return H5T_NATIVE_FLOAT; }},
                                          {DType::i8, [] { return H5T_NATIVE_INT8; }},
                                          {DType::i16, [] { return H5T_NATIVE_INT16; }},
@@ -61,7 +84,9 @@ const std::array<Kind, 10>& kinds() {
                                          {DType::u8, [] { return H5T_NATIVE_UINT8; }},
                                          {DType::u16, [] { return H5T_NATIVE_UINT16; }},
                                          {DType::u32, [] { return H5T_NATIVE_UINT32; }},
-                                         {DType::u64, [] { return H5T_NATIVE_UINT64; }}}};
+                                         {DType::u64, [] { return H5T_NATIVE_UINT64; }},
+                                         {DType::f16, half_type},
+                                         {DType::boolean, truth_type}}};
   return all;
 }
 std::optional<hid_t> native_type(DType dtype) {
@@ -73,11 +98,12 @@ std::optional<hid_t> native_type(DType dtype) {
 std::optional<DType> dtype_of_stored(hid_t type) {
   const size_t bytes = H5Tget_size(type);
   const H5T_class_t kind = H5Tget_class(type);
+  if (kind == H5T_ENUM) return H5Tequal(type, truth_type()) > 0 ? std::optional(DType::boolean) : std::nullopt;
   const bool integer = kind == H5T_INTEGER, is_signed = integer && H5Tget_sign(type) == H5T_SGN_2;
   if (!integer && kind != H5T_FLOAT) return {};
   for (const Kind& k : kinds()) {
     const bool same_kind = is_float(k.dtype) != integer && (!integer || (name(k.dtype)[0] == 'i') == is_signed);
-    if (same_kind && static_cast<size_t>(bits(k.dtype)) == 8 * bytes) return k.dtype;
+    if (same_kind && k.dtype != DType::boolean && static_cast<size_t>(bits(k.dtype)) == 8 * bytes) return k.dtype;
   }
   return {};
 }
@@ -200,7 +226,7 @@ class Hdf5 : public Dataset {
 
   void describe_rows(int64_t classes, bool must) {
     size_ = arrays_[0].sizes[0];
-    if (!must) std::erase_if(arrays_, [this](const Array& a) { return a.sizes[0] != size_; });
+    if (!must) require_one_set();
     for (const Array& array : arrays_) {
       if (array.sizes[0] != size_)
         throw Error("[hdf5] {}: '{}' has {} rows, '{}' {}", path_, array.path, array.sizes[0], arrays_[0].path, size_);
@@ -219,6 +245,18 @@ class Hdf5 : public Dataset {
     }
   }
 
+  // Rows of one sample lie side by side, and one of them at most is its label.
+  void require_one_set() const {
+    const bool together = std::ranges::all_of(arrays_, [this](const Array& a) { return a.sizes[0] == size_; });
+    if (together && std::ranges::count_if(arrays_, is_label) <= 1) return;
+    std::string listed;
+    for (const Array& array : arrays_)
+      listed += fmt::format("{}{} {}[{}]", listed.empty() ? "" : ", ", array.path, name(array.dtype),
+                            to_string(shape_of(array)));
+    throw UsageError("[hdf5] {}: its arrays are no rows of one set; name those that are (arrays=x,y): {}", path_,
+                     listed);
+  }
+
   // No memory is taken on the word of a header.
   void require_room(const Array& array, const Shape& shape) const {
     const auto bytes = static_cast<uint64_t>(storage_bytes(array.dtype, shape.elements()));
@@ -229,8 +267,8 @@ class Hdf5 : public Dataset {
 
   static bool is_label(const Array& array) {
     const std::string last = array.path.substr(array.path.rfind('/') + 1);
-    return (last == "label" || last == "labels" || last == "y") && array.sizes.size() == 1 && is_integer(array.dtype) &&
-           array.sizes[0] > 0 && array.sizes[0] < (Index{1} << 32);
+    return names_label(last) && array.sizes.size() == 1 && is_integer(array.dtype) && array.sizes[0] > 0 &&
+           array.sizes[0] < (Index{1} << 32);
   }
 
   std::vector<int64_t> all_integers(const Array& array) const {
@@ -270,21 +308,12 @@ class Hdf5 : public Dataset {
   Index step_ = 1;
 };
 
-std::vector<std::string> parts_of(std::string_view text) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    parts.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
-}
-
 void write_field(hid_t file, const Dataset& dataset, size_t f, int64_t chunk, int64_t gzip) {
   const Field& field = dataset.fields()[f];
   const auto type = native_type(field.dtype);
   if (!type)
-    throw UsageError("[hdf5] holds floats of 32 and 64 bits and integers, '{}' is {}", field.name, name(field.dtype));
+    throw UsageError("[hdf5] holds floats of 16, 32 and 64 bits, integers and bool, '{}' is {}", field.name,
+                     name(field.dtype));
   std::vector<hsize_t> sizes{static_cast<hsize_t>(dataset.size())};
   for (const Index size : *field.shape) sizes.push_back(static_cast<hsize_t>(size));
   const Handle space(H5Screate_simple(static_cast<int>(sizes.size()), sizes.data(), nullptr), H5Sclose);
@@ -322,7 +351,7 @@ struct Hdf5File {
   static constexpr const char* about = "HDF5: arrays whose rows are samples, or windows of a signal";
   static std::vector<std::string> endings() { return {".h5", ".hdf5"}; }
   static std::vector<DataOption> options() {
-    return {{"arrays", "Their names, by commas; empty: all with as many rows as the first", ""},
+    return {{"arrays", "Their names, by commas; empty: all, which must have as many rows", ""},
             {"window", "Samples are windows of this length of one signal; 0: rows", 0},
             {"stride", "From one window to the next; 0: the window", 0},
             {"classes", "Labels are below this; 0: below the largest one found", 0},
@@ -353,17 +382,14 @@ struct Hdf5File {
       throw UsageError("[hdf5] chunk {} and gzip {}; legal: chunk at least 0, gzip 0 to 9 and only with chunks", chunk,
                        gzip);
     const std::scoped_lock lock(library());  // again and again, where the source is HDF5 itself
-    const std::string temporary = path + ".part";
-    try {
+    UnfinishedPath made(path);
+    {
       H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-      const Handle file(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
-      if (!file.good()) throw Error("[hdf5] {} cannot be written", temporary);
+      const Handle file(H5Fcreate(made.path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
+      if (!file.good()) throw Error("[hdf5] {} cannot be written", made.path());
       for (size_t f = 0; f < dataset.fields().size(); ++f) write_field(file, dataset, f, chunk, gzip);
-    } catch (...) {
-      std::filesystem::remove(temporary);
-      throw;
     }
-    std::filesystem::rename(temporary, path);
+    made.commit();
   }
 };
 

@@ -10,6 +10,7 @@
 #include "d5/datasets/container.hpp"
 #include "d5/datasets/decoder.hpp"
 #include "d5/datasets/file_bytes.hpp"
+#include "d5/datasets/file_writer.hpp"
 #include "d5/datasets/lmdb/lmdb_pages.hpp"
 #include "d5/datasets/wire_format.hpp"
 
@@ -135,18 +136,20 @@ struct LmdbFile {
     if (!std::filesystem::exists(path)) throw Error("[lmdb] {} is not there", path);
     return std::make_shared<Lmdb>(path, o.integer("classes", 0));
   }
-  // One file; its map grows as it must.
+  // A name that ends in .lmdb is a folder with data.mdb, as Caffe and Python's lmdb expect; any other is the one file.
   static void write(const Dataset& dataset, const std::string& path, const Attributes&) {
     const std::vector<Field>& fields = dataset.fields();
     const bool encoded = holds_encoded(dataset);
     if (fields.size() != 2 || fields[0].dtype != DType::u8 || label_field(dataset) != 1 ||
         (!encoded && (!fields[0].shape || fields[0].shape->rank() != 3)))
       throw UsageError("[lmdb] holds a picture, u8[CxHxW] or encoded, and its label");
-    const std::string temporary = path + ".part";
-    std::filesystem::remove(temporary);
+    const bool in_folder = path.ends_with(".lmdb");
+    if (in_folder && std::filesystem::is_regular_file(path))
+      throw UsageError("[lmdb] {} is a file where a folder is written: remove it, or name the file NAME.mdb", path);
+    UnfinishedPath file(in_folder ? path + "/data.mdb" : path);
     {
       constexpr size_t room = size_t{1} << 44;  // of addresses; the file grows with what is written
-      const Environment env(temporary, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, room_of(dataset, room));
+      const Environment env(file.path(), MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC, room_of(dataset, room));
       constexpr Index at_once = 1024;
       for (Index first = 0; first == 0 || first < dataset.size(); first += at_once) {
         MDB_txn* transaction = nullptr;
@@ -168,7 +171,7 @@ struct LmdbFile {
       }
       check(mdb_env_sync(env, 1), path, "write");
     }
-    std::filesystem::rename(temporary, path);
+    file.commit();
   }
 
  private:

@@ -28,7 +28,7 @@ struct Digits {
   }
   static std::shared_ptr<const Dataset> open(const std::string& folder, const Attributes&) {
     return open_container("csv", find_published(folder, files()[0], "digits"),
-                          {{"shape", "1x8x8"}, {"classes", int64_t{10}}});
+                          {{"label", "last"}, {"shape", "1x8x8"}, {"classes", int64_t{10}}});
   }
 };
 

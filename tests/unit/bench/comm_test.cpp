@@ -115,9 +115,8 @@ TEST(CommRecords, the_time_of_a_rooted_collective_is_that_of_its_slowest_rank) {
                  {.collective = Collective::reduce, .bytes = 64, .algorithms = {"tree"}}};
   std::vector<Json> told;
   const communicators::Entry& entry = open_communicator("threads");
-  run_ranks({.ranks = 2}, [&](Communicator& c) {
-    run_comm_plan(c, entry, plan, [&](const Json& line) { told.push_back(line); });
-  });
+  run_ranks({.ranks = 2},
+            [&](Communicator& c) { run_comm_plan(c, entry, plan, [&](const Json& line) { told.push_back(line); }); });
   for (const Record& record : comm_records(plan, {.fields = {{"ranks", 2}}}, told)) {
     ASSERT_EQ(record.status, "passed") << record.reason;
     // One message each: those of the barriers are not counted.

@@ -112,7 +112,7 @@ TEST(DataBench, StoresSamplesOnceAndReadsThemFromThere) {
   Json wanted = {{"options", "size=20;height=16;width=24;channels=3"}, {"path", folder.path}, {"batch", 4}};
   const DataSource original = open_data_source(small_case({{"options", wanted["options"]}}));
   for (const auto& [store, decoder] : std::vector<std::pair<std::string, std::string>>{
-           {"tar", "png"}, {"tfrecord", "raw"}, {"raw", ""}, {"folder", "png"}, {"npz", "none"}}) {
+           {"tar", "png"}, {"tfrecord", "raw"}, {"raw", ""}, {"folder", "png"}, {"npz", "none"}, {"folder", ""}}) {
     wanted["store"] = store;
     wanted["decoder"] = decoder;
     const Json fields = small_case(wanted);

@@ -273,17 +273,17 @@ TEST(HostileFiles, Lmdb) {
   const TemporaryFolder folder;
   expect_survival("lmdb", contents_of(test_file("datum.lmdb")), 7, folder / "hostile.lmdb");
   // with branches and values on pages of their own
-  write_container("lmdb", pictures(300, {3, 10, 10}, 10), folder / "branches.lmdb");
-  expect_survival("lmdb", contents_of(folder / "branches.lmdb"), 1013, folder / "hostile.lmdb");
-  write_container("lmdb", pictures(3, {3, 50, 50}, 10), folder / "overflow.lmdb");
-  expect_survival("lmdb", contents_of(folder / "overflow.lmdb"), 211, folder / "hostile.lmdb");
+  write_container("lmdb", pictures(300, {3, 10, 10}, 10), folder / "branches.mdb");
+  expect_survival("lmdb", contents_of(folder / "branches.mdb"), 1013, folder / "hostile.lmdb");
+  write_container("lmdb", pictures(3, {3, 50, 50}, 10), folder / "overflow.mdb");
+  expect_survival("lmdb", contents_of(folder / "overflow.mdb"), 211, folder / "hostile.lmdb");
 }
 
 TEST(HostileFiles, AnLmdbFileWhosePagesGoInCircles) {
   if (!part_status("lmdb").available) GTEST_SKIP() << part_status("lmdb").reason;
   const TemporaryFolder folder;
-  write_container("lmdb", pictures(300, {3, 10, 10}, 10), folder / "x.lmdb");
-  const std::string whole = contents_of(folder / "x.lmdb");
+  write_container("lmdb", pictures(300, {3, 10, 10}, 10), folder / "x.mdb");
+  const std::string whole = contents_of(folder / "x.mdb");
   // The root of the later head becomes the child of itself: its first node points to its own page.
   const auto number = [&](size_t at) {
     uint64_t value = 0;
@@ -296,9 +296,9 @@ TEST(HostileFiles, AnLmdbFileWhosePagesGoInCircles) {
   uint16_t node = 0;
   std::memcpy(&node, whole.data() + root * 4096 + 16, 2);
   std::memcpy(bytes.data() + root * 4096 + node, &root, 6);
-  write_file(folder / "x.lmdb", bytes);
+  write_file(folder / "x.mdb", bytes);
   try {
-    open_container("lmdb", folder / "x.lmdb");
+    open_container("lmdb", folder / "x.mdb");
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("circles"), std::string::npos) << error.what();

@@ -45,7 +45,8 @@ INSTANTIATE_TEST_SUITE_P(Containers, RoundTrip,
                                          Case{"tar", "x.tar", {}}, Case{"tfrecord", "x.tfrecord", {}},
                                          Case{"npz", "x.npz", {}}, Case{"raw", "x.d5raw", {}}, Case{"hdf5", "x.h5", {}},
                                          Case{"hdf5", "y.h5", {{"chunk", int64_t{4}}, {"gzip", int64_t{4}}}},
-                                         Case{"lmdb", "x.lmdb", {}}),
+                                         Case{"lmdb", "x.lmdb", {}}, Case{"lmdb", "x.mdb", {}},
+                                         Case{"lmdb", "new/x.lmdb", {}}, Case{"hdf5", "new/x.h5", {}}),
                          [](const auto& one) { return one.param.container + std::to_string(one.index); });
 
 TEST(Containers, ManyThreadsReadTheSame) {
@@ -83,17 +84,20 @@ TEST(Containers, FloatsAndIntegersKeepTheirTypes) {
   for (int i = 0; i < 5; ++i)
     samples.push_back({Tensor::from<float>({2, 3}, {0.5f, -1e-30f, 3e30f, float(i), -0.f, 1.f / 3}),
                        Tensor::from<int16_t>({4}, {-32768, 32767, 0, int16_t(i)}),
-                       Tensor::from<double>({}, {1.0 / (i + 1)})});
+                       Tensor::from<double>({}, {1.0 / (i + 1)}), Tensor::from<float>({2}, {0.5f, -2}).cast(DType::f16),
+                       Tensor::from<float>({2}, {0, 1}).cast(DType::boolean)});
   const InMemory set({{"volume", DType::f32, Shape{2, 3}, {}},
                       {"mask", DType::i16, Shape{4}, {}},
-                      {"target", DType::f64, Shape{}, {}}},
+                      {"target", DType::f64, Shape{}, {}},
+                      {"half", DType::f16, Shape{2}, {}},
+                      {"truth", DType::boolean, Shape{2}, {}}},
                      samples);
   for (const auto& [container, file] : std::vector<std::pair<std::string, std::string>>{
            {"tar", "x.tar"}, {"tfrecord", "x.tfrecord"}, {"npz", "x.npz"}, {"raw", "x.d5raw"}}) {
     write_container(container, set, folder / file);
     const auto read = open_container(container, folder / file);
     ASSERT_NO_FATAL_FAILURE(expect_same_samples(*read, set)) << container;
-    for (size_t f = 0; f < 3; ++f) {
+    for (size_t f = 0; f < 5; ++f) {
       EXPECT_EQ(read->fields()[f].name, set.fields()[f].name) << container;
       EXPECT_EQ(read->fields()[f].shape, set.fields()[f].shape) << container;
     }

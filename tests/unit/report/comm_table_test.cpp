@@ -17,9 +17,15 @@ Record collective(const std::string& algorithm, double seconds, int rounds = 2) 
   r.kind = "comm";
   r.status = "passed";
   r.group = "g";
-  r.fields = {{"collective", "allreduce"}, {"dtype", "f32"},         {"reduction", "sum"},
-              {"ranks", 2},                {"communicator", "mpi"},  {"density", 1.0},
-              {"bytes", 1024},             {"algorithm", algorithm}, {"hosts", ""}};
+  r.fields = {{"collective", "allreduce"},
+              {"dtype", "f32"},
+              {"reduction", "sum"},
+              {"ranks", 2},
+              {"communicator", "mpi"},
+              {"density", 1.0},
+              {"bytes", 1024},
+              {"algorithm", algorithm},
+              {"hosts", ""}};
   r.samples = samples_of(1, rounds, [&](int, int) { return seconds; });
   r.metrics = {{"time", {"s", seconds, {}, 6, 6}}};
   r.details["tails"]["p95"]["value"] = seconds;
