@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // d5 comm: collectives by every algorithm, against the library's own and against what the network gives.
 #include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
+#include <exception>
 #include <iostream>
+#include <limits>
 
 #include "d5/cli/comm_launch.hpp"
 #include "d5/cli/command.hpp"
@@ -51,9 +56,33 @@ int64_t byte_count(const std::string& text) {
   if (suffix == "K" || suffix == "k") unit = 1 << 10;
   if (suffix == "M") unit = 1 << 20;
   if (suffix == "G") unit = 1 << 30;
-  if (error != std::errc() || unit == 0 || number < 0)
+  if (error != std::errc() || unit == 0 || number < 0 || number > std::numeric_limits<int64_t>::max() / 1024 / unit)
     throw UsageError("[comm] '{}' is no number of bytes; legal: 8, 4K, 16M, 1G", text);
   return number * unit;
+}
+
+double density_of(const std::string& text) {
+  double density = -1;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), density);
+  if (error != std::errc() || rest != text.data() + text.size() || !(density >= 0 && density <= 1))
+    throw UsageError("[comm] density '{}' is no number from 0 to 1", text);
+  return density;
+}
+
+// What no rank could do with any algorithm.
+void check_group(const CommGroup& group) {
+  static constexpr std::array summed{DType::f32, DType::f64, DType::bf16, DType::f16, DType::i8,  DType::i16,
+                                     DType::i32, DType::i64, DType::u8,   DType::u16, DType::u32, DType::u64};
+  if (std::ranges::find(summed, group.dtype) == summed.end())
+    throw UsageError("[comm] dtype {} has no sums; legal: f32, f64, bf16, f16, i8 to i64, u8 to u64",
+                     name(group.dtype));
+  if (group.reduction == Reduction::mean && !is_float(group.dtype))
+    throw UsageError("[comm] the mean of {} is no {}; legal with integers: sum, max", name(group.dtype),
+                     name(group.dtype));
+  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (2.0 * static_cast<double>(group.bytes) > memory)
+    throw UsageError("[comm] {} bytes, in and out, are more than the {:.3g} GiB of this machine", group.bytes,
+                     memory / (1 << 30));
 }
 
 int whole(const std::string& text, const char* what, int least) {
@@ -67,6 +96,8 @@ int whole(const std::string& text, const char* what, int least) {
 std::vector<int64_t> sizes(const CommFlags& flags) {
   std::vector<int64_t> all;
   if (!flags.suite.empty()) {
+    if (!flags.bytes.empty() || !flags.from.empty() || !flags.to.empty())
+      throw UsageError("[comm] --suite {} brings its own sizes; leave out --bytes, --from and --to", flags.suite);
     if (flags.suite != "deepbench") throw UsageError("[comm] unknown suite '{}'; legal: deepbench", flags.suite);
     for (const int64_t elements : deepbench_elements) all.push_back(elements * 4);
     return all;
@@ -76,6 +107,7 @@ std::vector<int64_t> sizes(const CommFlags& flags) {
     const int64_t first = byte_count(flags.from.empty() ? "8" : flags.from),
                   last = byte_count(flags.to.empty() ? "64M" : flags.to);
     if (flags.factor < 2 || first < 1) throw UsageError("[comm] --factor is at least 2 and --from at least 1");
+    if (first > last) throw UsageError("[comm] --from {} is above --to {}", first, last);
     for (int64_t bytes = first; bytes <= last; bytes *= flags.factor) all.push_back(bytes);
   }
   if (all.empty()) all = {1 << 10, 64 << 10, 4 << 20};
@@ -99,11 +131,10 @@ CommPlan plan_of(const CommFlags& flags, int ranks) {
           for (const int64_t bytes : sizes(flags)) {
             CommGroup group{
                 parse_collective(collective), parse_dtype(dtype),     parse_reduction(reduction), bytes, flags.root,
-                std::stod(density),           words(flags.algorithms)};
+                density_of(density),          words(flags.algorithms)};
             if (group.collective == Collective::barrier || group.collective == Collective::neighbour_exchange)
               throw UsageError("[comm] {} moves no sizes to measure", collective);
-            if (!(group.density >= 0 && group.density <= 1))
-              throw UsageError("[comm] density {} is not between 0 and 1", density);
+            check_group(group);
             for (const std::string& algorithm : group.algorithms)
               if (algorithm != "plain" && algorithm != "auto") registered<algorithms>(algorithm);
             if (group.algorithms.empty()) group.algorithms = usual_algorithms(group, flags.communicator);
@@ -121,9 +152,10 @@ std::string default_communicator(bool quiet) {
   return "threads";
 }
 
-std::vector<Record> measure(const CommFlags& flags, int ranks) {
+// What was measured before a launch failed stays; why it failed is left in `failure`.
+std::vector<Record> measure(const CommFlags& flags, int ranks, std::exception_ptr& failure) {
   const CommPlan plan = plan_of(flags, ranks);
-  LaunchOptions options{flags.mpirun, words(flags.hosts), flags.mpirun_options};
+  LaunchOptions options{flags.mpirun, words(flags.hosts), flags.mpirun_options, flags.ranks_per_node};
   CommRun run;
   run.launches = flags.launches;
   run.all_named = !flags.algorithms.empty();
@@ -139,7 +171,14 @@ std::vector<Record> measure(const CommFlags& flags, int ranks) {
     if (!flags.quiet) fmt::print(stderr, "{} ranks, launch {} of {}\n", ranks, launch + 1, flags.launches);
     CommPlan again = plan;
     again.seed = static_cast<uint64_t>(launch) + 1;
-    launch_comm(again, options, [&](const Json& line) { told.push_back(line); });
+    try {
+      launch_comm(again, options, [&](const Json& line) { told.push_back(line); });
+    } catch (const std::exception&) {
+      if (std::ranges::none_of(told, [](const Json& line) { return line["what"] == "slice"; })) throw;
+      failure = std::current_exception();
+      run.launches = launch + 1;
+      break;
+    }
   }
   return comm_records(plan, run, told);
 }
@@ -149,6 +188,9 @@ int run_comm(CommFlags flags) {
   open_communicator(flags.communicator);
   if (flags.hosts.empty() && flags.communicator == "mpi")
     flags.hosts = fmt::format("{}", fmt::join(cluster_hosts(), ","));
+  if (flags.ranks_per_node < 0)
+    throw UsageError("[comm] --ranks-per-node {} is below 0; 0: all on one machine, or evenly on all",
+                     flags.ranks_per_node);
   if (flags.launches < 1 || flags.rounds < 1 || !(flags.slice > 0) || !(flags.time_limit > 0))
     throw UsageError("[comm] --launches, --rounds, --slice and --time-limit are above 0");
   std::vector<int> ranks;
@@ -160,16 +202,26 @@ int run_comm(CommFlags flags) {
   writer.write(environment);
   if (flags.json) std::cout << to_line(environment) << "\n" << std::flush;
   std::vector<Record> all;
-  for (const int n : ranks)
-    for (Record& record : measure(flags, n)) {
+  std::exception_ptr failure;
+  for (const int n : ranks) {
+    if (failure) break;
+    std::vector<Record> records;
+    try {
+      records = measure(flags, n, failure);
+    } catch (const std::exception&) {
+      failure = std::current_exception();
+    }
+    for (Record& record : records) {
       record.environment = environment.environment;
       writer.write(record);
       if (flags.json) std::cout << to_line(record) << "\n" << std::flush;
       all.push_back(std::move(record));
     }
+  }
   writer.close();
-  if (!flags.json) std::cout << comm_table(all, use_colour()) << std::flush;
+  if (!flags.json && !all.empty()) std::cout << comm_table(all, use_colour()) << std::flush;
   if (!flags.quiet) fmt::print(stderr, "records: {}\n", writer.path());
+  if (failure) std::rethrow_exception(failure);
   for (const Record& record : all)
     if (record.status == "failed" || record.status == "error") return exit_failed;
   return exit_passed;
@@ -211,7 +263,9 @@ RunCommand add_comm(CLI::App& program) {
       ->group(what)
       ->capture_default_str();
   command->add_option("--communicator", flags->communicator, "mpi or threads [mpi where it is there]")->group(how);
-  command->add_option("--ranks-per-node", flags->ranks_per_node, "Of threads: so many count as one machine; 0: all")
+  command
+      ->add_option("--ranks-per-node", flags->ranks_per_node,
+                   "So many on each machine (of threads: count as one); 0: evenly on all")
       ->group(how);
   command->add_option("--hosts", flags->hosts, "Machines for the ranks, in turn [D5_CLUSTER_HOSTS, else this one]")
       ->group(how);

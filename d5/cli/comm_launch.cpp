@@ -21,18 +21,6 @@ using Json = nlohmann::json;
 
 constexpr std::string_view mark = "d5-comm ";
 
-// What the ranks and mpirun said, in one message: a rank's own words, else mpirun's on which rank it lost.
-std::string last_words(const std::vector<std::string>& log, const std::string& end) {
-  for (const std::string& line : log)
-    if (line.starts_with("d5: ")) return line.substr(4);
-  for (const std::string& line : log)
-    if (line.find("process rank") != std::string::npos || line.find("Process name") != std::string::npos)
-      return "[comm] " + line;
-  std::string all;
-  for (size_t i = log.size() > 12 ? log.size() - 12 : 0; i < log.size(); ++i) all += "\n  " + log[i];
-  return fmt::format("[comm] the ranks {}{}", end, all);
-}
-
 }  // namespace
 
 void launch_comm(const CommPlan& plan, const LaunchOptions& options, const Tell& tell) {
@@ -44,7 +32,7 @@ void launch_comm(const CommPlan& plan, const LaunchOptions& options, const Tell&
   const StartedProcess process = start_process(start);
   std::string pending;
   std::vector<std::string> log;
-  bool done = false, killed = false;
+  bool done = false, killed = false, silent = false;
   double heard = now_seconds();
   const double silence = 3 * plan.time_limit_s + 30;
   const auto take = [&](const std::string& line) {
@@ -73,6 +61,7 @@ void launch_comm(const CommPlan& plan, const LaunchOptions& options, const Tell&
     }
     if (n == 0) break;
     if (was_interrupted() || now_seconds() - heard > silence) {
+      silent = silent || !was_interrupted();
       kill(-process.pid, killed ? SIGKILL : SIGTERM);
       if (killed) break;
       killed = true;
@@ -85,7 +74,8 @@ void launch_comm(const CommPlan& plan, const LaunchOptions& options, const Tell&
   close(process.socket);
   if (!pending.empty()) take(pending);
   if (was_interrupted()) throw Error("[comm] interrupted");
-  if (!done || status != 0) throw Error("{}", last_words(log, describe_end(status)));
+  const std::string end = silent ? fmt::format("said nothing for {:.0f} s", silence) : describe_end(status);
+  if (!done || status != 0) throw Error("{}", last_words_of(log, fmt::format("[comm] the ranks {}", end)));
 }
 
 int comm_rank_main(const std::string& text) {

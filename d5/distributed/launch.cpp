@@ -262,13 +262,25 @@ void LaunchedRanks::remember(const std::string& line) {
 }
 
 std::string LaunchedRanks::last_words() const {
-  for (const std::string& line : log_)
+  return last_words_of(log_, "[mpirun] the ranks ended before their work did");
+}
+
+std::string last_words_of(const std::vector<std::string>& log, const std::string& otherwise) {
+  const auto first_with = [&](std::initializer_list<std::string_view> parts) -> const std::string* {
+    for (const std::string& line : log)
+      for (const std::string_view part : parts)
+        if (line.find(part) != std::string::npos) return &line;
+    return nullptr;
+  };
+  for (const std::string& line : log)
     if (line.starts_with("d5: ")) return line.substr(4);
-  for (const std::string& line : log_)
-    if (line.find("process rank") != std::string::npos || line.find("Process name") != std::string::npos)
-      return "[mpirun] " + line;
-  std::string all = "[mpirun] the ranks ended before their work did";
-  for (size_t i = log_.size() > 12 ? log_.size() - 12 : 0; i < log_.size(); ++i) all += "\n  " + log_[i];
+  if (const std::string* line = first_with({"process rank", "Process name"})) return "[mpirun] " + *line;
+  // Of ssh, or what stands for it; mpirun's own words about that are a page on what else it might be.
+  if (const std::string* line = first_with({"Could not resolve hostname", "No route to host", "Connection refused",
+                                            "Connection timed out", "Permission denied (", "Host key verification"}))
+    return "[mpirun] a machine cannot be reached: " + *line;
+  std::string all = otherwise;
+  for (size_t i = log.size() > 12 ? log.size() - 12 : 0; i < log.size(); ++i) all += "\n  " + log[i];
   return all;
 }
 

@@ -38,6 +38,10 @@ std::optional<StartedRank> started_as_rank();
 std::vector<std::string> mpirun_command(int ranks, const LaunchOptions&, const std::vector<std::string>& program);
 std::string own_program();  // the file of this process
 
+// Of what ranks and mpirun printed: a rank's own words ("d5: ..."), else mpirun's on which rank it lost or which
+// machine it did not reach, else `otherwise` with the last lines.
+std::string last_words_of(const std::vector<std::string>& log, const std::string& otherwise);
+
 // Ranks under way: what they and mpirun print, in this process's group. The folder lives as long as they do.
 class LaunchedRanks {
  public:

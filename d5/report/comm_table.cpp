@@ -92,10 +92,12 @@ void add(TextTable& table, const Record& record, const std::optional<Standing>& 
 }
 
 // The algorithm that the rows of a block are compared with; where sizes differ in that, each with its first.
-std::string base_name(std::span<const Record> records, std::span<const std::optional<Standing>> standings) {
+std::string base_name(std::span<const Record> records, size_t first,
+                      std::span<const std::optional<Standing>> standings) {
   std::set<std::string> names;
   for (const auto& standing : standings)
     if (standing) names.insert(records[standing->base].fields["algorithm"]);
+  if (names.empty()) return records[first].fields["algorithm"];
   return names.size() == 1 ? *names.begin() : "the first";
 }
 
@@ -115,7 +117,7 @@ std::string comm_table(std::span<const Record> records, bool colour) {
     table.column("algorithm");
     for (const char* column : {"median", "95 % CI", "p95", "algbw GB/s", "busbw GB/s", "of bound", "sent", "wrong"})
       table.column(column, Align::right);
-    table.column("against " + base_name(records, std::span(standings).subspan(first, end - first)));
+    table.column("against " + base_name(records, first, std::span(standings).subspan(first, end - first)));
     std::vector<std::string> notes;
     for (size_t i = first; i < end; ++i) add(table, records[i], standings[i], i, mark(notes, records[i].warnings));
     text += table.text(colour);

@@ -127,7 +127,11 @@ class Mpi(unittest.TestCase):
     def test_wrong_usage(self):
         for words, text in [(("--ranks", "0"), "--ranks '0'"), (("--bytes", "1X"), "1X"), (("--algorithm", "rign"), "ring"),
                             (("--root", "2", "--ranks", "2"), "--root 2"), (("--communicator", "mpy"), "mpi"),
-                            (("--mpirun", "true"), "Open MPI")]:
+                            (("--mpirun", "true"), "Open MPI"), (("--density", "abc"), "'abc'"), (("--density", "0.1x"), "'0.1x'"),
+                            (("--from", "4M", "--to", "1K"), "above --to"), (("--bytes", "9999999999G"), "no number of bytes"),
+                            (("--bytes", "100000G"), "GiB of this machine"), (("--suite", "deepbench", "--bytes", "8"), "its own sizes"),
+                            (("--dtype", "bool"), "legal: f32"), (("--dtype", "i32", "--reduction", "sum,mean"), "the mean of i32"),
+                            (("--ranks-per-node", "-1"), "below 0")]:
             result = run("comm", *words, *SHORT)
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)
