@@ -212,7 +212,7 @@ TEST(BrokenFiles, ShortRowsOfATableTakeNoRoom) {
     return usage.ru_maxrss >> 10;  // MiB
   };
   const long before = most_used();
-  const auto set = open_container("csv", folder / "x.csv");
+  const auto set = open_container("csv", folder / "x.csv", {{"label", "last"}});
   EXPECT_LT(most_used() - before, 300);
   ASSERT_EQ(set->size(), 9002);
   EXPECT_THROW(set->at(1), SampleError);

@@ -25,8 +25,8 @@ std::vector<Kind> mapped_kinds() {
                           {"cifar", "x.bin", {}},
                           {"npz", "x.npz", {}},
                           {"idx", "x.idx", {{"labels", "none"}}}};
-  for (const char* module : {"hdf5", "lmdb"})
-    if (part_status(module).available) kinds.push_back({module, std::string("x.") + module, {}});
+  for (const auto& [module, file] : {std::pair{"hdf5", "x.h5"}, {"lmdb", "x.mdb"}})
+    if (part_status(module).available) kinds.push_back({module, file, {}});
   return kinds;
 }
 
