@@ -75,7 +75,7 @@ TEST(TrainTable, RunsThatFailedCountAsThoseThatNeverReachIt) {
   }
   EXPECT_THAT(train_text(records, false), HasSubstr("6 seeds: test accuracy median 0.92, from 0.91 to 0.93, 3 failed\n"
                                                     "  time to 0.9: reached by 3 of 6; median 30 s"));
-  std::ranges::rotate(records, records.begin() + 3);
+  std::rotate(records.begin(), records.begin() + 3, records.end());
   records.erase(records.begin() + 3, records.end());
   EXPECT_THAT(train_text(records, false),
               HasSubstr("3 seeds: 3 failed\n  time to 0.9: reached by 0 of 3; median never"));
