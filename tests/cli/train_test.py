@@ -347,7 +347,7 @@ with tempfile.TemporaryDirectory() as folder:
             (["--optimizer", "adam:learning_rat=1"], "learning_rate"),
             (["--optimizer", "adamm"], "adam"),
             (["--optimizer", "sgd:scaling=cubic"], "none, linear, sqrt"),
-            (["--optimizer", "sgd:scaling=linear"], "reference_batch is 0"),
+            (["--optimizer", "sgd:scaling=linear"], "reference_batch 0;"),
             (["--schedule", "cosin"], "cosine"),
             (["--schedule", "cosine:length=-3"], "length is -3"),
             (["--epochs", "0"], "epochs is 0"),
