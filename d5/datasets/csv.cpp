@@ -34,28 +34,22 @@ std::string_view trimmed(std::string_view cell) {
   return cell;
 }
 
-std::optional<double> number(std::string_view cell) {
+template <class T>
+std::optional<T> parsed(std::string_view cell) {
   cell = trimmed(cell);
   if (cell.starts_with('+')) cell.remove_prefix(1);
-  double value = 0;
+  T value = 0;
   const auto end = std::from_chars(cell.data(), cell.data() + cell.size(), value);
   if (cell.empty() || end.ec != std::errc() || end.ptr != cell.data() + cell.size()) return {};
   return value;
 }
+std::optional<double> number(std::string_view cell) { return parsed<double>(cell); }
+std::optional<int64_t> whole_number(std::string_view cell) { return parsed<int64_t>(cell); }
 
 bool names_class(std::string_view column) { return column == "label" || column == "labels" || column == "class"; }
 
 bool all_numbers(const std::vector<std::string_view>& cells) {
   return std::ranges::all_of(cells, [](auto cell) { return number(cell).has_value(); });
-}
-
-std::optional<int64_t> whole_number(std::string_view cell) {
-  cell = trimmed(cell);
-  if (cell.starts_with('+')) cell.remove_prefix(1);
-  int64_t value = 0;
-  const auto end = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (cell.empty() || end.ec != std::errc() || end.ptr != cell.data() + cell.size()) return {};
-  return value;
 }
 
 std::vector<std::string_view> cells_of(std::string_view line, char separator) {
