@@ -12,6 +12,7 @@
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
 #include "d5/cli/plugins.hpp"
+#include "d5/core/origin.hpp"
 #include "d5/operators/operator.hpp"
 #include "d5/recipe/suite.hpp"
 #include "d5/recipe/values.hpp"
@@ -63,7 +64,7 @@ std::vector<std::string> operators_of_suites(const std::vector<std::string>& arg
 std::string operators_of_plugins() {
   std::string names;
   for (const std::string& name : registry_names(operators::kind))
-    if (!registry_origin(operators::kind, name).empty()) names += (names.empty() ? "" : ",") + name;
+    if (is_users<operators>(name)) names += (names.empty() ? "" : ",") + name;
   return names;
 }
 

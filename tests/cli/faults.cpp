@@ -167,9 +167,8 @@ class Infinite final : public Right {
 };
 D5_REGISTER(operators, "Infinite", Infinite);
 
-// y = x^2 by hand in f32; `spoil` is called with the output and its number of elements.
-template <class Spoil>
-class Square final : public Kernel {
+// y = x^2 by hand in f32.
+class ByHand : public Kernel {
  public:
   void prepare(KernelSetup& setup) override { elements_ = setup.inputs[0].elements(); }
   void bind(int, const Buffers& buffers) override {
@@ -178,14 +177,21 @@ class Square final : public Kernel {
   }
   void forward(int) override {
     for (Index i = 0; i < elements_; ++i) y_[i] = x_[i] * x_[i];
-    spoil_(y_, elements_);
   }
   std::string implementation() const override { return "square"; }
 
- private:
-  Spoil spoil_;
+ protected:
   Index elements_ = 0;
   float *x_ = nullptr, *y_ = nullptr;
+};
+
+// `spoil` is called with the output and its number of elements.
+template <class Spoil>
+class Square final : public ByHand {
+  void forward(int binding) override {
+    ByHand::forward(binding);
+    Spoil()(y_, elements_);
+  }
 };
 struct Nothing {
   void operator()(float*, Index) const {}
@@ -209,42 +215,19 @@ D5_REGISTER_KERNEL(torch, "Right", "distant", Square<Far>);
 D5_REGISTER_KERNEL(elsewhere, "Right", "foreign", Square<Nothing>);
 
 // Right as often as it is checked before it is timed.
-class Lazy final : public Kernel {
- public:
-  void prepare(KernelSetup& setup) override { elements_ = setup.inputs[0].elements(); }
-  void bind(int, const Buffers& buffers) override {
-    x_ = static_cast<float*>(buffers.inputs[0]);
-    y_ = static_cast<float*>(buffers.outputs[0]);
+class Lazy final : public ByHand {
+  void forward(int binding) override {
+    if (++calls_ <= 3) ByHand::forward(binding);
   }
-  void forward(int) override {
-    if (++calls_ > 3) return;
-    for (Index i = 0; i < elements_; ++i) y_[i] = x_[i] * x_[i];
-  }
-  std::string implementation() const override { return "lazy"; }
-
- private:
-  Index elements_ = 0;
   int calls_ = 0;
-  float *x_ = nullptr, *y_ = nullptr;
 };
 D5_REGISTER_KERNEL(reference, "Right", "lazy", Lazy);
 
-class WritesItsInputInF32 final : public Kernel {
- public:
-  void prepare(KernelSetup& setup) override { elements_ = setup.inputs[0].elements(); }
-  void bind(int, const Buffers& buffers) override {
-    x_ = static_cast<float*>(buffers.inputs[0]);
-    y_ = static_cast<float*>(buffers.outputs[0]);
-  }
-  void forward(int) override {
-    for (Index i = 0; i < elements_; ++i) y_[i] = x_[i] * x_[i];
+class WritesItsInputInF32 final : public ByHand {
+  void forward(int binding) override {
+    ByHand::forward(binding);
     x_[0] = 0.5f;
   }
-  std::string implementation() const override { return "writes its input"; }
-
- private:
-  Index elements_ = 0;
-  float *x_ = nullptr, *y_ = nullptr;
 };
 D5_REGISTER_KERNEL(reference, "Right", "spoils", WritesItsInputInF32);
 

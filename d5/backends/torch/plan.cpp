@@ -6,6 +6,7 @@
 
 #include "d5/backends/torch/custom.hpp"
 #include "d5/backends/torch/library.hpp"
+#include "d5/core/origin.hpp"
 
 namespace d5::libtorch {
 namespace {
@@ -41,7 +42,7 @@ Custom prepare(const Setup& setup) {
       return user;
   if (const auto reason = why_not_empty(setup)) return {refuse("{}", *reason)};
   Prepared prepared = found ? (*found)(setup) : refuse("no ATen function stands for it");
-  const bool of_user = !found && !registry_origin(operators::kind, setup.node.op).empty();
+  const bool of_user = !found && is_users<operators>(setup.node.op);
   if (!prepared.why_not.empty() && (of_user || setup.options.fallback == Fallback::reference))
     return operator_inside_autograd(setup);
   return {std::move(prepared)};
