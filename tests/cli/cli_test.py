@@ -4,7 +4,9 @@
 import json
 import os
 import re
+import shlex
 import signal
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -14,6 +16,7 @@ import unittest
 from pathlib import Path
 
 D5 = sys.argv.pop(1)
+SOURCE = Path(__file__).resolve().parents[2]
 QUICK = ["--launches", "1", "--rounds", "2", "--slice", "0.002", "--max-time", "0", "--quiet"]
 SMALL = ["--m", "8", "--n", "8", "--k", "8"]
 
@@ -192,6 +195,60 @@ class Cli(unittest.TestCase):
             archive.addfile(tarfile.TarInfo(b"\xff\xfe.ppm".decode("utf-8", "surrogateescape")))
         for command in ["info", "verify"]:
             json.loads(d5("data", command, str(self.folder / "x.tar"), "--json").stdout)
+
+    # ---- storage
+    def test_storage_of_folders_is_recorded_and_compared(self):
+        (self.folder / "a").mkdir()
+        (self.folder / "b").mkdir()
+        staged = self.write("staged", "x" * 100000)
+        paths = [str(self.folder / "a"), str(self.folder / "b")]
+        quick = ["--mebibytes", "2", "--files", "20", "--block", "1000", "--threads", "2", "--launches", "2", "--quiet"]
+        outs = [str(self.folder / name) for name in ("one", "two")]
+        for out in outs:
+            result = d5("data", "storage", *paths, "--stage", staged, *quick, "-o", out)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("MB/s", result.stdout)
+            self.assertIn("files/s", result.stdout)
+        file = self.folder / "one/records.jsonl"
+        valid = subprocess.run([sys.executable, str(SOURCE / "tests/schema/validate.py"), str(SOURCE / "docs/record.schema.json"), str(file)],
+                               capture_output=True, text=True)
+        self.assertEqual(valid.returncode, 0, valid.stdout + valid.stderr)
+        environment, *records = lines(file.read_text())
+        self.assertEqual(environment["kind"], "environment")
+        self.assertEqual(len(records), 2 * 10)  # reads are hot and cold
+        for record in records:
+            case, name = record["case"], record["case"]["load"]
+            self.assertEqual((record["kind"], record["environment"]), ("storage", environment["environment"]))
+            if record["status"] == "unsupported":
+                self.assertEqual(case["cache"], "cold")
+                self.assertIn("keeps the pages", record["reason"])
+                continue
+            self.assertEqual(record["samples"]["launch"], [0, 1], name)
+            amount = {"sequential-read": 2 << 20, "random-read": 1000, "checkpoint-write": 2 << 20, "staging": 100000}.get(name, 1)
+            metric = record["metrics"]["rate" if name.startswith("file-") else "bandwidth"]
+            expected = amount / statistics.median(record["samples"]["time_s"]) * (1 if name.startswith("file-") else 1e-6)
+            self.assertAlmostEqual(metric["median"], expected, delta=1e-6 * expected)
+        groups = {}
+        for record in records:
+            groups.setdefault(record["group"], []).append(record["case"]["path"])
+        self.assertTrue(all(group == paths for group in groups.values()), groups)
+        self.assertEqual(sorted(p.name for p in self.folder.glob("[ab]/*")), [])  # nothing stays
+        compared = lines(d5("compare", *outs, "--json").stdout)
+        self.assertEqual(len(compared), sum(record["status"] == "passed" for record in records))
+        again = d5(*shlex.split(records[0]["rerun"])[1:], "--launches", "1", "--json", "--quiet", "-o", str(self.folder / "again"))
+        self.assertEqual([r["case"] for r in lines(again.stdout)[1:]], [records[0]["case"]])
+
+    def test_storage_that_cannot_be_measured(self):
+        here = str(self.folder)
+        self.refused(d5("data", "storage", here + "/none"), "none' is no folder")
+        self.refused(d5("data", "storage", here, here), "named twice")
+        self.refused(d5("data", "storage", here, "--load", "file-copy"), "unknown load 'file-copy'", "file-create")
+        self.refused(d5("data", "storage", here, "--cache", "warm"), "hot, cold")
+        self.refused(d5("data", "storage", here, "--load", "staging"), "--stage")
+        self.refused(d5("data", "storage", here, "--load", "file-read", "--stage", here), "leaves out")
+        result = d5("data", "storage", "/proc", "--load", "checkpoint-write,file-create", "--launches", "1", "--quiet", "--json", "-o", here + "/out")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual([(r["status"], "/proc" in r["reason"]) for r in lines(result.stdout)[1:]], [("error", True)] * 2)
 
     # ---- files: compare, run again, csv
     def measured(self, name, *more):
