@@ -15,7 +15,7 @@ namespace {
 // Numbers are little-endian, of eight bytes. Header: magic, size and time of the archive, samples, fields, whether
 // there are labels and names, bytes of all names, the largest label; then field names (length, text, padding), ranges,
 // labels, where names start, names.
-constexpr std::string_view magic = "d5index3";
+constexpr std::string_view magic = "d5index4";
 constexpr uint64_t header_numbers = 10, most_fields = 64;
 
 struct Stamp {

@@ -20,7 +20,9 @@ class RecordIndex {
   struct Range {
     uint64_t offset = 0, size = 0;
   };
-  static constexpr uint64_t missing = ~uint64_t{0}, refused = missing - 1;  // as a size: no such part; a hostile name
+  // As a size: no such part; a hostile name; a link that leads to no member, whose offset then says why.
+  static constexpr uint64_t missing = ~uint64_t{0}, refused = missing - 1, lost = missing - 2;
+  static bool is_there(const Range& range) { return range.size < lost; }
 
   // What a pass over the archive finds.
   struct Contents {

@@ -2,7 +2,7 @@
 // Tar archives, read in place through an index that is made once. Names as in WebDataset: members KEY.EXT that share a
 // KEY and follow each other are one sample, EXT says what each is: jpg, jpeg, png, ppm, pgm the field "image"
 // (encoded), cls the "label" as decimal text, NAME.npy an array, anything else bytes. Without cls, the folder a member
-// lies in is its class.
+// lies in is its class. A link is what it leads to inside the archive; one that leads to a folder is passed over.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -16,6 +16,7 @@
 #include "d5/datasets/file_writer.hpp"
 #include "d5/datasets/npy.hpp"
 #include "d5/datasets/record_index.hpp"
+#include "d5/datasets/tar_links.hpp"
 #include "d5/datasets/unpack.hpp"
 
 namespace d5 {
@@ -61,7 +62,7 @@ class Tar : public Dataset {
       Field field{field_name(ending), DType::u8, {}, {}};
       const auto first = index_->size() > 0 ? index_->range(0, f) : RecordIndex::Range{0, RecordIndex::missing};
       FirstArray array;
-      if (is_array(ending) && first.size < RecordIndex::refused) {
+      if (is_array(ending) && RecordIndex::is_there(first)) {
         array.header = npy_header(*file_, first.offset, first.size);
         array.text = file_->range(first.offset, array.header.bytes);
         field.dtype = array.header.dtype;
@@ -88,6 +89,9 @@ class Tar : public Dataset {
         throw SampleError("[tar] {}: has no part .{}", where(i), index_->fields()[f]);
       if (range.size == RecordIndex::refused)
         throw SampleError("[tar] {}: its path leaves the folder; refused", where(i));
+      if (range.size == RecordIndex::lost)
+        throw SampleError("[tar] {}: its part .{} is a link {}", where(i), index_->fields()[f],
+                          why_lost(static_cast<TarLinks::End>(range.offset)));
       if (!file_->holds(range.offset, range.size)) throw SampleError("[tar] {}: cut short", where(i));
       if (!is_array_[f]) {
         file_->give(into, f, DType::u8, Shape{static_cast<Index>(range.size)}, range.offset);
@@ -136,17 +140,10 @@ class Tar : public Dataset {
             }};
   }
 
-  // The contents of a hard link are those of the member it names; missing where there is none of that name.
-  void follow(TarMember& member, std::map<std::string, RecordIndex::Range>& plain) const {
-    if (plain.empty()) {
-      TarWalk all = walk();
-      for (TarMember one; all.next(one);)
-        if (one.link.empty()) plain[one.name] = {one.offset, one.size};
-    }
-    const auto found = plain.find(member.link);
-    const RecordIndex::Range range = found == plain.end() ? RecordIndex::Range{0, RecordIndex::missing} : found->second;
-    member.offset = range.offset;
-    member.size = range.size;
+  static const char* why_lost(TarLinks::End end) {
+    if (end == TarLinks::End::leaves) return "that leaves the archive; refused";
+    if (end == TarLinks::End::circle) return "that leads in a circle, or over too many others";
+    return "to what is not in the archive";
   }
 
   RecordIndex::Contents pass() const {
@@ -161,12 +158,23 @@ class Tar : public Dataset {
     std::map<std::string, size_t> field_of;
     bool any_class = false;
     std::string key;
-    std::map<std::string, RecordIndex::Range> linked;  // all plain members; made when the first link is met
+    std::optional<TarLinks> links;  // made when the first one is met
     TarWalk all = walk();
     for (TarMember member; all.next(member);) {
-      if (!member.link.empty()) follow(member, linked);
+      if (member.kind == TarMember::folder) continue;
+      RecordIndex::Range range{member.offset, member.size};
+      if (member.leaves_folder) {
+        range = {0, RecordIndex::refused};
+      } else if (member.kind != TarMember::file) {
+        if (!links) links.emplace(walk());
+        const TarLinks::Target target = links->follow(member);
+        if (target.end == TarLinks::End::folder) continue;
+        range = target.end == TarLinks::End::file
+                    ? RecordIndex::Range{target.offset, target.size}
+                    : RecordIndex::Range{static_cast<uint64_t>(target.end), RecordIndex::lost};
+      }
       const Name name = split(member.name);
-      if (member.size < RecordIndex::refused && !file_->holds(member.offset, member.size))
+      if (RecordIndex::is_there(range) && !file_->holds(range.offset, range.size))
         throw Error("[tar] {}: cut short in member '{}'", file_->name(), member.name);
       if (found.samples == 0 || name.key != key) {
         key = name.key;
@@ -177,7 +185,7 @@ class Tar : public Dataset {
       }
       if (name.ending == class_ending) {
         any_class = true;
-        if (!member.leaves_folder && member.size < RecordIndex::refused) written_labels.back() = class_number(member);
+        if (RecordIndex::is_there(range)) written_labels.back() = class_number(range);
         continue;
       }
       const auto place = field_of.try_emplace(name.ending, field_of.size());
@@ -187,9 +195,7 @@ class Tar : public Dataset {
           throw Error("[tar] {}: more than {} kinds of members, the last is .{}", file_->name(), most_fields,
                       name.ending);
       }
-      members.push_back({static_cast<size_t>(found.samples) - 1,
-                         place.first->second,
-                         {member.offset, member.leaves_folder ? RecordIndex::refused : member.size}});
+      members.push_back({static_cast<size_t>(found.samples) - 1, place.first->second, range});
     }
     found.ranges.assign(static_cast<size_t>(found.samples) * found.fields.size(), {0, RecordIndex::missing});
     for (const Member& member : members)
@@ -206,9 +212,9 @@ class Tar : public Dataset {
   }
 
   // -1, which no reader accepts, where the text is no number.
-  int64_t class_number(const TarMember& member) const {
-    if (member.size == 0 || member.size > 32) return -1;
-    const std::vector<uint8_t> text = file_->range(member.offset, member.size);
+  int64_t class_number(const RecordIndex::Range& written) const {
+    if (written.size == 0 || written.size > 32) return -1;
+    const std::vector<uint8_t> text = file_->range(written.offset, written.size);
     const auto* begin = reinterpret_cast<const char*>(text.data());
     int64_t number = -1;
     const auto end = std::from_chars(begin, begin + text.size(), number);

@@ -76,6 +76,15 @@ bool leaves_folder(const std::string& name) {
   return std::ranges::any_of(path, [](const auto& part) { return part == ".."; });
 }
 
+// Empty: headers of headers, and devices.
+std::optional<TarMember::Kind> kind_of(char type) {
+  if (type == '0' || type == '\0' || type == '7') return TarMember::file;
+  if (type == '1') return TarMember::hard_link;
+  if (type == '2') return TarMember::symbolic_link;
+  if (type == '5') return TarMember::folder;
+  return {};
+}
+
 }  // namespace
 
 bool TarWalk::next(TarMember& member) {
@@ -97,9 +106,11 @@ bool TarWalk::next(TarMember& member) {
       throw Error("[tar] {}: the header at byte {} has no legal size", archive_, at_);
     const uint64_t header = at_, contents = at_ + 512;
     const char type = static_cast<char>(block[156]);
-    const uint64_t bytes = type == 'L' || type == 'x' || type == 'g' || type == 'K' ? *size
-                           : long_size != no_size                                   ? long_size
-                                                                                    : *size;
+    const auto kind = kind_of(type);
+    const bool is_link = kind == TarMember::hard_link || kind == TarMember::symbolic_link;
+    const bool of_header = type == 'L' || type == 'x' || type == 'g' || type == 'K';
+    // Behind a link lies nothing, whatever its header says: some writers give the size of what it leads to.
+    const uint64_t bytes = is_link ? 0 : of_header || long_size == no_size ? *size : long_size;
     if (bytes > (uint64_t{1} << 62)) throw Error("[tar] {}: the header at byte {} has no legal size", archive_, at_);
     at_ = contents + bytes + tar_padding(bytes);
     if (type == 'L' || type == 'K' || type == 'x') {
@@ -112,17 +123,17 @@ bool TarWalk::next(TarMember& member) {
         (type == 'L' ? long_name : long_link) = words.substr(0, words.find('\0'));
       continue;
     }
-    const bool plain = type == '0' || type == '\0' || type == '7';
-    if (plain || type == '1') {
+    if (kind) {
       std::string name = text(block.data(), 100);
       const std::string prefix = std::memcmp(&block[257], "ustar\0", 6) == 0 ? text(&block[345], 155) : "";
       if (!prefix.empty()) name = prefix + "/" + name;
+      member.kind = *kind;
       member.name = without_here(long_name.empty() ? name : long_name);
-      member.link = plain ? "" : without_here(long_link.empty() ? text(&block[157], 100) : long_link);
+      member.link = !is_link ? "" : long_link.empty() ? text(&block[157], 100) : long_link;
       member.header = header;
       member.offset = contents;
       member.size = bytes;
-      member.leaves_folder = leaves_folder(member.name) || leaves_folder(member.link);
+      member.leaves_folder = leaves_folder(member.name);
       return true;
     }
     long_name.clear();
@@ -195,7 +206,7 @@ std::string unpacked_folder(const std::string& archive, const std::vector<std::s
   TarWalk walk(archive, read);
   for (TarMember member; walk.next(member);) {
     const std::string name = std::filesystem::path(member.name).filename().string();
-    if (!std::ranges::count(wanted, name) || !member.link.empty()) continue;
+    if (!std::ranges::count(wanted, name) || member.kind != TarMember::file) continue;
     if (member.leaves_folder || member.size > most)
       throw Error("[tar] {}: member '{}' of {} bytes is refused", archive, member.name, member.size);
     FileWriter file(folder + "/" + name);

@@ -10,19 +10,20 @@
 namespace d5 {
 
 struct TarMember {
+  enum Kind { file, hard_link, symbolic_link, folder };
+  Kind kind = file;
   std::string name;
   uint64_t header = 0;  // where its header lies
   uint64_t offset = 0;  // where its contents begin
   uint64_t size = 0;
-  std::string link;            // a hard link: the name of the member that holds its contents
+  std::string link;            // of a hard link the name of another member; of a symbolic one a path from its folder
   bool leaves_folder = false;  // an absolute name or one with .. : never written anywhere
 };
 
 // Reads `bytes` of the archive at `offset`; false where they are not there.
 using ReadArchive = std::function<bool(uint64_t offset, void* to, size_t bytes)>;
 
-// The plain files of an archive and its hard links, one by one; Error naming the archive and the place where it is
-// broken.
+// The files, links and folders of an archive, one by one; Error naming the archive and the place where it is broken.
 class TarWalk {
  public:
   TarWalk(std::string archive, ReadArchive read) : archive_(std::move(archive)), read_(std::move(read)) {}

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -189,6 +190,29 @@ class Cli(unittest.TestCase):
         self.assertEqual(told["optimum"]["metric"], "bits per symbol")
         self.assertAlmostEqual(told["optimum"]["value"], 2)  # four symbols, equally likely
         self.assertIn("optimum    accuracy", d5("data", "info", "generated-images").stdout)
+
+    @unittest.skipUnless(shutil.which("tar"), "there is no tar")
+    def test_data_of_an_archive_with_links(self):
+        for name in ("cats", "dogs"):
+            (self.folder / "set" / name).mkdir(parents=True)
+        (self.folder / "set/cats/1.ppm").write_bytes(b"P6 1 1 255\n\1\2\3")
+        os.link(self.folder / "set/cats/1.ppm", self.folder / "set/dogs/2.ppm")
+        os.symlink("../cats/1.ppm", self.folder / "set/dogs/3.ppm")
+        archive = str(self.folder / "x.tar")
+        subprocess.run(["tar", "-C", str(self.folder / "set"), "-cf", archive, "--sort=name", "cats", "dogs"], check=True)
+        verdict = json.loads(d5("data", "verify", archive, "--json").stdout)
+        self.assertEqual((verdict["samples"], verdict["broken"]), (3, 0))
+        target = self.folder / "pictures"
+        self.assertEqual(d5("data", "convert", archive, str(target), "--to", "folder").returncode, 0)
+        self.assertEqual([picture.read_bytes() for picture in target.rglob("*.ppm")], [b"P6 1 1 255\n\1\2\3"] * 3)
+        os.symlink("../../secret.ppm", self.folder / "set/dogs/4.ppm")
+        subprocess.run(["tar", "-C", str(self.folder / "set"), "-cf", archive, "cats", "dogs"], check=True)
+        broken = d5("data", "verify", archive)
+        self.assertEqual(broken.returncode, 1)
+        self.assertRegex(broken.stdout, "dogs/4.*leaves the archive")
+        skipped = d5("data", "bench", archive, "--pixels", "4", "--on-error", "skip", "--mode", "check", "--batch", "4", "--json", "--quiet", "-o", str(self.folder / "out"))
+        record = lines(skipped.stdout)[-1]
+        self.assertEqual(record["status"], "passed", record)
 
     def test_data_whose_names_are_no_utf8(self):
         with tarfile.open(self.folder / "x.tar", "w", format=tarfile.GNU_FORMAT) as archive:

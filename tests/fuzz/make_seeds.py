@@ -69,6 +69,11 @@ def tarred(form):
             member = tarfile.TarInfo(name)
             member.size = len(data)
             file.addfile(member, io.BytesIO(data))
+        for name, kind, link in (("d/b.ppm", tarfile.SYMTYPE, "../" + "a" * 120 + ".ppm"), ("c.ppm", tarfile.LNKTYPE, "a" * 120 + ".ppm"),
+                                 ("e", tarfile.SYMTYPE, "d"), ("f.ppm", tarfile.SYMTYPE, "e/../d/b.ppm"), ("g.ppm", tarfile.SYMTYPE, "g.ppm")):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, link
+            file.addfile(member)
     return whole.getvalue()
 
 

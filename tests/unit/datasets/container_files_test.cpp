@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that other programs wrote (files/make.py): NumPy, tarfile, protobuf, h5py, lmdb.
+#include <map>
+
 #include "d5/datasets/parts.hpp"
 #include "d5/datasets/unpack.hpp"
 #include "samples_in_memory.hpp"
@@ -53,6 +55,42 @@ TEST(ForeignFiles, TarThatLeavesItsFolder) {
     FAIL();
   } catch (const SampleError& error) {
     EXPECT_NE(std::string(error.what()).find("../../outside"), std::string::npos) << error.what();
+  }
+}
+
+std::string first_part(const Dataset& set, Index i) {
+  const Tensor part = set.at(i)[0];
+  return {static_cast<const char*>(part.data()), part.bytes()};
+}
+
+TEST(ForeignFiles, LinksOfATarAreTheMembersTheyLeadTo) {
+  for (const char* name : {"links_gnu.tar", "links_pax.tar"}) {
+    const auto set = open_container("tar", test_file(name), {{"index", false}, {"labels", "none"}});
+    std::map<std::string, Index> number;
+    for (Index i = 0; i < set->size(); ++i) number[set->where(i).substr(set->where(i).rfind(' ') + 1)] = i;
+    ASSERT_EQ(set->size(), 15) << name;  // "shown" leads to a folder and is none
+    for (const char* key : {"a/1", "a/2", "b/3", "b/4", "d/7", "d/8"})
+      EXPECT_EQ(first_part(*set, number.at(key)), "first") << key;
+    EXPECT_EQ(first_part(*set, number.at("b/5")), "far");
+    const std::vector<std::pair<const char*, const char*>> lost{{"c/1", "leaves the archive"},
+                                                                {"c/2", "leaves the archive"},
+                                                                {"c/3", "circle"},
+                                                                {"c/4", "circle"},
+                                                                {"c/5", "not in the archive"},
+                                                                {"c/6", "not in the archive"},
+                                                                {"d/9", "not in the archive"}};
+    for (const auto& [key, why] : lost) {
+      try {
+        set->at(number.at(key));
+        ADD_FAILURE() << key;
+      } catch (const SampleError& error) {
+        EXPECT_NE(std::string(error.what()).find(fmt::format("{}: its part .image is a link", key)), std::string::npos)
+            << error.what();
+        EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+      }
+    }
+    const auto labelled = open_container("tar", test_file(name), {{"index", false}});
+    EXPECT_EQ(labelled->at(number.at("b/4"))[1].values<int64_t>()[0], 1);
   }
 }
 

@@ -54,6 +54,21 @@ with tarfile.open(folder / "hostile.tar", "w") as archive:
         member = tarfile.TarInfo(name)
         member.size = 3
         archive.addfile(member, io.BytesIO(b"abc"))
+# Links: to members, over each other, through a linked folder; then such as lead nowhere.
+links = {"a/2.ppm": "1.ppm", "b/3.ppm": "../a/2.ppm", "shown": "a", "b/4.ppm": "../shown/1.ppm", "b/4.cls": "../shown/./1.cls",
+         "b/5.ppm": "../" + "long/" * 25 + "5.ppm", "c/1.ppm": "../../outside.ppm", "c/2.ppm": "/etc/hostname", "c/3.ppm": "4.ppm",
+         "c/4.ppm": "3.ppm", "c/5.ppm": "none.ppm", "c/6.ppm": "../a/1.ppm/../1.ppm"}
+for name, format in [("links_gnu.tar", tarfile.GNU_FORMAT), ("links_pax.tar", tarfile.PAX_FORMAT)]:
+    with tarfile.open(folder / name, "w", format=format) as archive:
+        for name, contents in [("a/1.ppm", b"first"), ("a/1.cls", b"1"), ("long/" * 25 + "5.ppm", b"far")]:
+            member = tarfile.TarInfo(name)
+            member.size = len(contents)
+            archive.addfile(member, io.BytesIO(contents))
+        for kind, members in [(tarfile.SYMTYPE, links), (tarfile.LNKTYPE, {"d/7.ppm": "a/1.ppm", "d/8.ppm": "b/3.ppm", "d/9.ppm": "none.ppm"})]:
+            for name, target in members.items():
+                member = tarfile.TarInfo(name)
+                member.type, member.linkname, member.size = kind, target, 5
+                archive.addfile(member)
 
 # ---- TFRecord: tf.train.Example from its published definition; CRC-32C bit by bit
 proto = descriptor_pb2.FileDescriptorProto(name="example.proto", package="t", syntax="proto3")
