@@ -273,10 +273,12 @@ class TrainBench final : public Bench {
 
   // Training and test must be normalised alike, and an export has it inside.
   static void check_augmentations(const Json& fields) {
-    const auto steps = as_field("augment", [&] { return parse_augmentations(fields.at("augment")); });
-    if (std::ranges::any_of(steps, [](const AugmentationStep& step) { return step.name == "normalise"; }))
-      throw FieldError("augment",
-                       "[train] augment: normalise is no augmentation of the training set alone; use --normalise");
+    for (const std::string name : {"augment", "test_augment"}) {
+      const auto steps = as_field(name, [&] { return parse_augmentations(fields.at(name)); });
+      if (std::ranges::any_of(steps, [](const AugmentationStep& step) { return step.name == "normalise"; }))
+        throw FieldError(
+            name, fmt::format("[train] {}: normalise is no augmentation of one set alone; use --normalise", name));
+    }
   }
 
   static void check_values(const Json& fields) {

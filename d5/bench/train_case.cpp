@@ -111,6 +111,7 @@ const std::vector<CaseField>& train_fields() {
       {"pixels", -1},
       {"fit", "resize", {"resize", "crop"}},
       {"augment", ""},
+      {"test_augment", ""},
       {"normalise", ""},
       {"sampler", "shuffle"},
       {"loader_threads", 1},

@@ -31,6 +31,14 @@ bool has_option(const std::string& dataset, const std::string& name) {
 
 bool has_parts(const std::string& dataset) { return has_option(dataset, "part"); }
 
+// "test", but "val" of ImageNet, whose test part has no labels.
+std::string test_part(const std::string& dataset) {
+  if (const auto* entry = find_registered<datasets>(dataset))
+    for (const PublishedFile& file : entry->files)
+      if (!file.part.empty() && file.part != "train") return file.part;
+  return "test";
+}
+
 std::string with_part(std::string options, const std::string& part) {
   return options + (options.empty() ? "" : ";") + "part=" + part;
 }
@@ -45,18 +53,20 @@ DatasetPointer open(const Json& fields, const std::string& dataset, std::string 
 }
 
 // Pixels come as bytes; a network reads floats.
-std::vector<AugmentationStep> with_normalise(std::vector<AugmentationStep> steps, const Json& fields,
-                                             const Dataset& data) {
-  if (!has_byte_pixels(data) && fields.at("normalise") == "") return steps;
+std::shared_ptr<const Augmented> with_steps(const DatasetPointer& data, const std::string& text, const Json& fields) {
+  const auto seed = fields.at("seed").get<uint64_t>();
+  std::vector<AugmentationStep> steps = parse_augmentations(text);
+  auto result = std::make_shared<const Augmented>(data, steps, seed);
+  if (!has_byte_pixels(result->fields()) && fields.at("normalise") == "") return result;
   const Normalisation values = normalisation_of(fields);
   steps.push_back({"normalise", {{"mean", values.mean}, {"deviation", values.deviation}}});
-  return steps;
+  return std::make_shared<const Augmented>(data, steps, seed);
 }
 
 }  // namespace
 
-bool has_byte_pixels(const Dataset& data) {
-  for (const Field& field : data.fields())
+bool has_byte_pixels(const std::vector<Field>& fields) {
+  for (const Field& field : fields)
     if (field.shape && field.shape->rank() == 3) return field.dtype == DType::u8;
   return false;
 }
@@ -75,10 +85,10 @@ TrainData open_train_data(const Json& fields) {
   DatasetPointer train, test;
   if (!other.empty()) {
     train = open(fields, dataset, has_parts(dataset) ? with_part(options, "train") : options, samples);
-    test = open(fields, other, has_parts(other) ? with_part(options, "test") : options, test_samples);
+    test = open(fields, other, has_parts(other) ? with_part(options, test_part(other)) : options, test_samples);
   } else if (has_parts(dataset)) {
     train = open(fields, dataset, with_part(options, "train"), samples);
-    test = open(fields, dataset, with_part(options, "test"), test_samples);
+    test = open(fields, dataset, with_part(options, test_part(dataset)), test_samples);
   } else {
     const DatasetPointer all = open(fields, dataset, options, -1);
     const double share = fields.at("test_share");
@@ -90,11 +100,7 @@ TrainData open_train_data(const Json& fields) {
     train = range(all, 0, samples < 0 ? kept : std::min(samples, kept));
     test = range(all, kept, test_samples < 0 ? tested : std::min(test_samples, tested));
   }
-  const auto seed = fields.at("seed").get<uint64_t>();
-  const auto augmented = [&](const DatasetPointer& data, const std::string& steps) {
-    return std::make_shared<const Augmented>(data, with_normalise(parse_augmentations(steps), fields, *data), seed);
-  };
-  return {augmented(train, fields.at("augment")), augmented(test, "")};
+  return {with_steps(train, fields.at("augment"), fields), with_steps(test, fields.at("test_augment"), fields)};
 }
 
 TrainData fixture_data(const Graph& graph, Index samples, uint64_t seed) {

@@ -10,6 +10,7 @@
 
 #include "d5/bench/train_case.hpp"
 #include "d5/bench/train_data.hpp"
+#include "d5/datasets/decoder.hpp"
 #include "d5/datasets/npy.hpp"
 #include "d5/graph/edit.hpp"
 #include "d5/graph/onnx/write.hpp"
@@ -59,7 +60,7 @@ void export_trained(const Json& fields, const TrainingSettings& settings, const 
   Json in_f32 = fields;  // the master weights, whatever was computed in
   in_f32["dtype"] = "f32";
   Graph graph = with_weights(bare_network(in_f32, fields.at("network"), 1, Mode::inference), set);
-  const bool bytes = has_byte_pixels(settings.test->data());
+  const bool bytes = has_byte_pixels(settings.test->data().fields()) || holds_encoded(settings.test->data());
   const bool takes_samples = fields.at("discriminator") == "";  // a generator takes noise
   if (takes_samples && (bytes || fields.at("normalise") != ""))
     insert_normalisation(graph, normalisation_of(fields), bytes ? 255 : 1);

@@ -35,6 +35,7 @@ const std::vector<std::pair<std::string, std::string>> field_help{
     {"pixels", "decode pictures to this many a side"},
     {"fit", "resize or crop, with --pixels"},
     {"augment", "steps of the training set: 'crop padding=4 + flip'"},
+    {"test_augment", "steps of the test set: 'centre-crop'"},
     {"normalise", "mean and deviation of pixels taken from 0 to 1: 'mean=0.1307 deviation=0.3081'"},
     {"sampler",
      "shuffle, ordered, choice, weighted (every class equally often), or a plugin's (see 'd5 list samplers')"},

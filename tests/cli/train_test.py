@@ -86,6 +86,26 @@ def damaged():
            "or others take its place, and it is counted", result.stdout + result.stderr)
 
 
+def photographs():
+    """ImageNet's folders; pictures stay encoded until they are cropped, and `val` is the test."""
+    for part, size in (("train", 400), ("val", 100)):
+        result = run("data", "convert", "generated-images", f"sets/imagenet/{part}", "--to", "folder", "--to-option", "format=raw",
+                     "--option", f"size={size}", "--option", "classes=4", "--option", "channels=3", "--option", "height=24", "--option", "width=30")
+        expect(result.returncode == 0, f"pictures of {part}", result.stdout + result.stderr)
+    hashes = set()
+    for threads in ("0", "2"):
+        result, record = train("--features", "768", "--dataset", "imagenet", "--data", "sets", "--options", "encoded=true", "--samples", "-1",
+                               "--test-samples", "-1", "--augment", "random-resized-crop height=16 + flip", "--test-augment",
+                               "centre-crop height=16 shorter=20", "--loader-threads", threads, "--backend", backends[0])
+        expect(result.returncode == 0 and record["metrics"]["test_accuracy"]["n"] == 100, "a training on crops of encoded pictures",
+               result.stdout + result.stderr)
+        hashes.add(record and record["details"]["training"]["weights_hash"])
+    expect(len(hashes) == 1, "is the same for any number of loading threads", str(hashes))
+    for name in ("--augment", "--test-augment"):
+        result, _ = train(name, "normalise mean=0.5")
+        expect(result.returncode == 2 and "--normalise" in result.stderr, f"normalise is refused in {name}", result.stderr)
+
+
 # Long enough to be killed in: 2000 steps of 20 epochs, and a checkpoint every 7.
 KILLED = ["--epochs", "20"]
 SAVED = [*KILLED, "--every", "7"]
@@ -325,6 +345,7 @@ with tempfile.TemporaryDirectory() as folder:
     expect(result.returncode == 0, "what was exported runs", result.stdout + result.stderr)
 
     damaged()
+    photographs()
     diverging(first)
     checkpoints_beside(first)
     exports(first)
