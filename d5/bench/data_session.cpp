@@ -112,6 +112,7 @@ class DataSession final : public Session {
       });
     }
     const auto read_after = read_counters();
+    loader_->settle();  // or it would read ahead on the same cores while the bounds are probed
     result.probe = {{"samples_per_s", reading_rate()},
                     {"batches", counted.batches},
                     {"samples", counted.samples},

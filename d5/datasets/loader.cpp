@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "d5/core/parallel.hpp"
 #include "d5/datasets/batch_rows.hpp"
 
 namespace d5 {
@@ -20,9 +21,18 @@ constexpr size_t most_named = 100;
 constexpr Index most_replacements = 100;  // tried for one row
 constexpr Index expected_ahead = 2;       // samples
 constexpr Index chunk_bytes = 64 << 10;   // of rows at least, so that taking the next chunk costs nothing beside it
+constexpr double quick_batch_s = 2e-4;
+constexpr double most_watching_s = 2e-4;  // for a batch, before the caller sleeps
+constexpr Index unwatched = 100;          // batches after one that did not come in that time
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
 }
 
 }  // namespace
@@ -40,6 +50,7 @@ class Loader::Work {
   ~Work() { stop(); }
 
   const Batch* next();
+  void settle();
   State state() const;
   Index batches() const { return per_epoch_; }
   const std::vector<Field>& fields() const { return data_->fields(); }
@@ -59,7 +70,7 @@ class Loader::Work {
     std::vector<Failure> failures;
     Index epoch = 0, number = 0, rows_in_use = 0, rows_left = 0;
     double read_s = 0;
-    bool filled = false;
+    std::atomic<Index> holds = -1;  // the batch that is complete in it
   };
   struct Chunk {
     Slot* slot;
@@ -75,8 +86,11 @@ class Loader::Work {
   Failure failure(Index row, Index sample, const char* what, bool of_the_sample) const;
   void replace(Slot&, Failure&);
   void finish(const Chunk&, std::vector<Failure>, double seconds);
+  Chunk read_chunk(std::unique_lock<std::mutex>&);
   void work();
   void stop();
+  bool quick() const;
+  void watch(const Slot&);
   const Batch* deliver(Slot&);
 
   std::shared_ptr<const Augmented> data_;
@@ -101,6 +115,8 @@ class Loader::Work {
   bool lent_ = false;
   double began_ = 0;
   std::exception_ptr failed_;
+  bool own_core_ = usable_cores() > options_.threads;
+  Index watch_from_ = 0;  // the next batch that is worth it
   Batch batch_;
   LoaderCounts counts_;
 };
@@ -131,7 +147,7 @@ Loader::Work::Work(std::shared_ptr<const Augmented> data, std::shared_ptr<const 
   chunk_rows_ = std::max((options_.batch + parts - 1) / parts, chunk_bytes / std::max<Index>(1, row_bytes_) + 1);
 
   const Index used = std::min(options_.batch, samples);
-  slots_.resize(static_cast<size_t>(options_.threads == 0 ? 1 : options_.ahead + 1));
+  slots_ = std::vector<Slot>(static_cast<size_t>(options_.threads == 0 ? 1 : options_.ahead + 1));
   for (Slot& slot : slots_) {
     for (const Field& field : fields())
       slot.tensors.emplace_back(field.dtype, batch_shape(field, used), *options_.memory);
@@ -167,7 +183,6 @@ Loader::Work::Chunk Loader::Work::claim() {
     slot.rows_left = slot.rows_in_use;
     slot.failures.clear();
     slot.read_s = 0;
-    slot.filled = false;
   }
   const Chunk chunk{&slot, claimed_, claimed_rows_, std::min(chunk_rows_, slot.rows_in_use - claimed_rows_)};
   claimed_rows_ += chunk.count;
@@ -261,31 +276,53 @@ void Loader::Work::finish(const Chunk& chunk, std::vector<Failure> failures, dou
   }
   slot.read_s += seconds;
   slot.rows_left -= chunk.count;
-  slot.filled = slot.rows_left == 0;
+  if (slot.rows_left == 0) slot.holds.store(chunk.sequence, std::memory_order_release);
+}
+
+// The mutex is held before and afterwards.
+Loader::Work::Chunk Loader::Work::read_chunk(std::unique_lock<std::mutex>& lock) {
+  const Chunk chunk = claim();
+  lock.unlock();
+  const double began = seconds_now();
+  std::vector<Failure> failures = fill(chunk);
+  const double seconds = seconds_now() - began;
+  lock.lock();
+  finish(chunk, std::move(failures), seconds);
+  return chunk;
 }
 
 void Loader::Work::work() {
   std::unique_lock lock(mutex_);
   while (true) {
     if (!stop_ && !can_claim()) {
-      ++idle_;
+      if (++idle_ == options_.threads) filled_.notify_one();  // who waits for settle()
       claimable_.wait(lock, [&] { return stop_ || can_claim(); });
       --idle_;
     }
     if (stop_) return;
-    const Chunk chunk = claim();
-    lock.unlock();
-    const double began = seconds_now();
-    std::vector<Failure> failures = fill(chunk);
-    const double seconds = seconds_now() - began;
-    lock.lock();
-    finish(chunk, std::move(failures), seconds);
-    if (chunk.slot->filled && chunk.sequence == awaited_) {
+    const Chunk chunk = read_chunk(lock);
+    if (chunk.sequence == awaited_ && chunk.slot->holds == awaited_) {
       lock.unlock();  // or the caller would wake only to wait for the mutex
       filled_.notify_one();
       lock.lock();
     }
   }
+}
+
+// Whether batches are read about as fast as a thread falls asleep and is woken.
+bool Loader::Work::quick() const { return counts_.batches > 0 && batch_.read_s < quick_batch_s * options_.threads; }
+
+// The caller looks on instead of sleeping; where that was in vain, not soon again: others have its core.
+void Loader::Work::watch(const Slot& slot) {
+  if (next_ < watch_from_) return;
+  const double end = seconds_now() + most_watching_s;
+  do {
+    for (int i = 0; i < 100; ++i) {
+      if (slot.holds.load(std::memory_order_acquire) == next_) return;
+      pause();
+    }
+  } while (seconds_now() < end);
+  watch_from_ = next_ + unwatched;
 }
 
 const Batch* Loader::Work::next() {
@@ -304,16 +341,17 @@ const Batch* Loader::Work::next() {
     lent_ = false;
     if (next_ >= end_) break;
     Slot& slot = slot_of(next_);
-    if (options_.threads == 0) {
-      while (claimed_ <= next_) {
-        const Chunk chunk = claim();
-        const double start = seconds_now();
-        std::vector<Failure> failures = fill(chunk);
-        finish(chunk, std::move(failures), seconds_now() - start);
-      }
-    } else if (claimed_ <= next_ || !slot.filled) {
+    if (slot.holds != next_ && own_core_ && quick()) {
+      lock.unlock();
+      watch(slot);
+      lock.lock();
+    }
+    // On a core that it shares with those that read, the caller reads rather than change from thread to thread.
+    const bool reads = options_.threads == 0 || (!own_core_ && quick());
+    while (reads && claimed_ <= next_) read_chunk(lock);
+    if (slot.holds != next_) {
       awaited_ = next_;
-      filled_.wait(lock, [&] { return claimed_ > next_ && slot.filled; });
+      filled_.wait(lock, [&] { return slot.holds == next_; });
       awaited_ = -1;
     }
     lock.unlock();
@@ -326,6 +364,11 @@ const Batch* Loader::Work::next() {
   counts_.waited_s += ended - began;
   counts_.elapsed_s = ended - began_;
   return given;
+}
+
+void Loader::Work::settle() {
+  std::unique_lock lock(mutex_);
+  filled_.wait(lock, [&] { return idle_ == options_.threads; });
 }
 
 // Null where no sample of the batch could be read.
@@ -382,6 +425,7 @@ Loader::~Loader() = default;
 const std::vector<Field>& Loader::fields() const { return work_->fields(); }
 Index Loader::batches() const { return work_->batches(); }
 const Batch* Loader::next() { return work_->next(); }
+void Loader::settle() { work_->settle(); }
 Loader::State Loader::state() const { return work_->state(); }
 const LoaderCounts& Loader::counts() const { return work_->counts(); }
 

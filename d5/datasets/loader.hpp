@@ -65,6 +65,7 @@ class Loader {
   Index batches() const;                     // of an epoch
   // The next batch, which stays as it is until next() is called again; null behind the last epoch.
   const Batch* next();
+  void settle();        // returns when all that may be read ahead is, and no thread reads
   State state() const;  // of the batch that next() will give: a new loader that begins there gives the same ones
   const LoaderCounts& counts() const;
 

@@ -218,6 +218,22 @@ TEST(Loader, ReadsNoFurtherAheadThanAsked) {
   EXPECT_EQ(data->reads, 5 * 10);  // the one in use and four ahead
 }
 
+// What is measured beside a loader must not share its cores with it.
+TEST(Loader, ReadsNothingOnceItHasSettled) {
+  for (const int threads : {0, 1, 3}) {
+    const auto data = std::make_shared<Counting>(1000);
+    Loader loader(data, sampler("ordered", 1000), {.batch = 4, .threads = threads, .ahead = 3, .epochs = 1});
+    loader.next();
+    loader.settle();
+    const Index reads = data->reads;
+    EXPECT_EQ(reads, threads == 0 ? 4 : 16) << threads;  // the batch in use and three ahead
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(data->reads, reads);
+    while (loader.next()) continue;
+    loader.settle();  // at the end there is nothing to wait for
+  }
+}
+
 class Slow final : public Dataset {
  public:
   const std::vector<Field>& fields() const override { return fields_; }
