@@ -115,7 +115,8 @@ class Loader::Work {
   bool lent_ = false;
   double began_ = 0;
   std::exception_ptr failed_;
-  bool own_core_ = usable_cores() > options_.threads;
+  const int cores_ = usable_cores();
+  const bool own_core_ = cores_ > options_.threads;
   Index watch_from_ = 0;  // the next batch that is worth it
   Batch batch_;
   LoaderCounts counts_;
@@ -333,7 +334,8 @@ const Batch* Loader::Work::next() {
   while (!given) {
     std::unique_lock lock(mutex_);
     released_ += lent_;
-    if (lent_ && idle_ > 0) {
+    // On the only core there is nothing is won by another thread that reads small batches meanwhile.
+    if (lent_ && idle_ > 0 && !(cores_ == 1 && quick())) {
       lock.unlock();
       claimable_.notify_all();
       lock.lock();
