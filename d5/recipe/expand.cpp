@@ -1,27 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <array>
 #include <map>
-#include <set>
 
 #include "d5/core/error.hpp"
-#include "d5/recipe/recipe.hpp"
+#include "d5/recipe/judged.hpp"
 
 namespace d5 {
 namespace {
 
 constexpr size_t most_cases = 1'000'000;
-
-// Of a training: who computes it and with how much precision, how it is watched and where its files lie. What is
-// measured stays what it is.
-constexpr std::array<std::string_view, 33> beside_what_is_measured{
-    "seed",           "backend",  "device",  "environment",   "threads",         "loader_threads", "dtype",
-    "math",           "layout",   "kernel",  "deterministic", "fallback",        "data",           "ranks",
-    "ranks_per_node", "scheme",   "link",    "communicator",  "accumulate",      "checkpoint",     "every",
-    "resume",         "restarts", "elastic", "from_ranks",    "rank_limit",      "time_limit",     "export",
-    "trace",          "events",   "price",   "trajectory",    "trajectory_every"};
 
 std::string axis_lengths(const std::vector<const Axis*>& axes) {
   std::string result;
@@ -52,21 +39,6 @@ std::string place_of_field(const Recipe& recipe, size_t block, const std::string
 
 void remove_axis(std::vector<Axis>& axes, const std::string& field) {
   std::erase_if(axes, [&](const Axis& a) { return a.name == field; });
-}
-
-// A training that is judged is measured on what its recipe says, and what it leaves to its defaults is part of that.
-void refuse_another_benchmark(const Recipe& recipe, const std::string& field) {
-  const bool has_target = recipe.fixed.contains("target");
-  if (recipe.kind != "train" || (recipe.accept.empty() && !has_target)) return;
-  std::set<std::string> free;
-  for (const auto& [name, value] : recipe.changeable.items()) free.insert(name);
-  for (const Axis& axis : recipe.axes) free.insert(axis.name);
-  if (free.contains(field) || std::ranges::find(beside_what_is_measured, field) != beside_what_is_measured.end())
-    return;
-  throw UsageError(
-      "[recipe] '{}' is not mutable in {}, which judges what it measures by {}: with another value it is another "
-      "benchmark; mutable: {}, and what does not change the measurement (seed, threads, ranks, ...)",
-      field, recipe.file, has_target ? "a target" : "[accept]", fmt::join(free, ", "));
 }
 
 }  // namespace

@@ -7,10 +7,10 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include "d5/core/error.hpp"
+#include "d5/recipe/judged.hpp"
 #include "d5/recipe/toml_values.hpp"
 
 namespace d5 {
@@ -43,20 +43,24 @@ class Loader {
   void parse(const std::string& text, const std::string& path, const std::string& included_at) {
     std::error_code ignored;
     const std::string identity = fs::weakly_canonical(path, ignored).string();
-    if (std::find(open_.begin(), open_.end(), identity) != open_.end()) {
+    const auto [known, is_new] = number_of_.emplace(identity, files_.size());
+    if (std::find(within_.begin(), within_.end(), known->second) != within_.end()) {
       std::string way;
-      for (const std::string& f : shown_) way += f + " -> ";
+      for (const size_t file : within_) way += files_[file].path + " -> ";
       throw UsageError("[recipe] {}: a recipe that includes itself: {}{}", included_at, way, path);
     }
-    if (!done_.insert(identity).second) return;
-    open_.push_back(identity);
-    shown_.push_back(path);
+    if (!within_.empty()) files_[within_.back()].includes.insert(known->second);
+    if (!is_new) return;
+    files_.push_back({.path = path});
+    within_.push_back(known->second);
     sections(parse_toml(text, path), path);
-    open_.pop_back();
-    shown_.pop_back();
+    within_.pop_back();
   }
 
-  Recipe take() { return std::move(recipe_); }
+  Recipe take() {
+    refuse_another_benchmark(files_);
+    return std::move(recipe_);
+  }
 
  private:
   static toml::table parse_toml(const std::string& text, const std::string& path) try {
@@ -79,7 +83,7 @@ class Loader {
     for (const TomlMember& m : all) {
       if (m.key == "name") recipe_.name = as_text(m);
       if (m.key == "about") recipe_.about = as_text(m);
-      if (m.key == "level") recipe_.kind = kind_of_level(m);
+      if (m.key == "level") level(m);
       if (m.key == "fixed") fixed(m, path);
       if (m.key == "mutable") changeable(m, path);
       if (m.key == "axes") axes(m, path);
@@ -101,6 +105,12 @@ class Loader {
     } else {
       one(*m.value);
     }
+  }
+
+  void level(const TomlMember& m) {
+    RecipeFile& file = files_[within_.back()];
+    recipe_.kind = file.kind = kind_of_level(m);
+    if (file.kind != "train") file.fields.push_back({m.key, m.place});
   }
 
   static std::string kind_of_level(const TomlMember& m) {
@@ -129,6 +139,8 @@ class Loader {
     }
     section_of_[m.key] = section;
     recipe_.places[m.key] = m.place;
+    files_[within_.back()].fields.push_back({m.key, m.place, section != "fixed"});
+    if (section == "fixed" && m.key == "target") files_[within_.back()].judges_by = "a target";
   }
 
   void fixed(const TomlMember& section, const std::string& path) {
@@ -177,7 +189,10 @@ class Loader {
         recipe_.places[prefix + m.key] = m.place;
         if (m.key == "level") {
           block.values["kind"] = kind_of_level(m);
-        } else if (const toml::array* values = m.value->as_array()) {
+          continue;
+        }
+        files_[within_.back()].fields.push_back({m.key, m.place});
+        if (const toml::array* values = m.value->as_array()) {
           block.axes.push_back({m.key, axis_values(*values, m.place)});
         } else {
           block.values[m.key] = plain_value(*m.value, m.place);
@@ -232,6 +247,7 @@ class Loader {
             "[recipe] {}: '{}' under [accept] is already under [accept] at {}: an included judgement stays", m.place,
             m.key, same->place);
       recipe_.accept.push_back(std::move(parsed));
+      if (std::string& by = files_[within_.back()].judges_by; by.empty()) by = "[accept]";
     }
   }
 
@@ -257,8 +273,9 @@ class Loader {
 
   Recipe recipe_;
   std::map<std::string, std::string> section_of_;  // field -> fixed | mutable | axes
-  std::vector<std::string> open_, shown_;          // files being read, by identity and as written
-  std::set<std::string> done_;
+  std::vector<RecipeFile> files_;                  // in the order in which they were met
+  std::map<std::string, size_t> number_of_;        // identity -> its place in files_
+  std::vector<size_t> within_;                     // files being read, by number
 };
 
 // After everything is read: a block may set its own value of what is mutable, but not of what is fixed or an axis.

@@ -53,9 +53,9 @@ struct Recipe {
 Recipe load_recipe(const std::string& path);
 Recipe parse_recipe(const std::string& text, const std::string& file);  // includes are relative to the file's folder
 
-// Sets a value from outside (the command line). UsageError when the field is fixed, or when a training is judged by
-// [accept] or a fixed target and the field is neither mutable, nor an axis, nor beside what is measured (seed, threads,
-// files): it would be another benchmark.
+// Sets a value from outside (the command line). UsageError when the field is fixed, or when a training is judged and
+// the field is neither mutable, nor an axis, nor beside what is measured (seed, threads, files): it would be another
+// benchmark. The same holds for a file that includes such a recipe (judged.hpp).
 void override_value(Recipe&, const std::string& field, const std::vector<nlohmann::json>& values);
 
 // Every combination as a flat object with "kind". `complete` fills in defaults and checks (bench/session.hpp); a

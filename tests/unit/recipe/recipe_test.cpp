@@ -313,6 +313,53 @@ TEST(Include, WhatIsAcceptedThereStays) {
   EXPECT_EQ(load_recipe(folder.write("b.toml", include + "training_time = \"< 60\"\n")).accept.size(), 2u);
 }
 
+const char* const judged =
+    "level = 2\n[fixed]\nnetwork = \"lenet\"\n[mutable]\nbatch = 8\n[axes]\nseed = [1, 2]\n[accept]\ntest_accuracy "
+    "= \">= 0.9\"\n";
+
+TEST(Include, WhatAJudgedOneLeavesToItsDefaultsIsPartOfIt) {
+  Folder folder;
+  const std::string base = folder.write("judged.toml", judged);
+  for (const char* added :
+       {"[mutable]\naugment = \"flip\"\n", "[fixed]\naugment = \"flip\"\n", "[axes]\naugment = [\"flip\"]\n",
+        "[[cases]]\naugment = \"flip\"\n", "[[cases]]\naugment = [\"flip\", \"crop\"]\n"}) {
+    const std::string file = folder.write("a.toml", std::string("include = \"judged.toml\"\n") + added);
+    EXPECT_EQ(load_error(file), "[recipe] " + file + ":3:1: 'augment' is not mutable in " + base +
+                                    ", which judges what it measures by [accept]: with another value it is another "
+                                    "benchmark; mutable: batch, seed, and what does not change the measurement "
+                                    "(seed, threads, ranks, ...)")
+        << added;
+  }
+  const Recipe r = load_recipe(folder.write("b.toml",
+                                            "include = \"judged.toml\"\nname = \"mine\"\n[mutable]\nbatch = 16\n"
+                                            "threads = 2\nexport = \"x.npz\"\n[axes]\nseed = [3]\n"));
+  EXPECT_EQ(r.changeable, Json::parse(R"({"batch":16,"threads":2,"export":"x.npz"})"));
+}
+
+TEST(Include, AJudgedOneMayLieDeeperOrBeside) {
+  Folder folder;
+  folder.write("judged.toml", judged);
+  folder.write("between.toml", "include = \"judged.toml\"\n[mutable]\nthreads = 1\n");
+  folder.write("beside.toml", "[mutable]\nepochs = 9\n");
+  const std::string refused = "is not mutable in ";
+  for (const char* text :
+       {"include = \"between.toml\"\n[mutable]\nepochs = 9\n", "include = [\"between.toml\", \"beside.toml\"]\n",
+        "include = [\"beside.toml\", \"judged.toml\"]\n"})
+    EXPECT_THAT(load_error(folder.write("a.toml", text)), HasSubstr(":1: 'epochs' " + refused)) << text;
+  // The level decides what is judged: it cannot be changed away.
+  EXPECT_THAT(load_error(folder.write("b.toml", "include = \"judged.toml\"\nlevel = 1\n")),
+              HasSubstr("b.toml:2:1: 'level' " + refused));
+  EXPECT_EQ(load_recipe(folder.write("c.toml", "include = \"judged.toml\"\nlevel = 3\n")).kind, "train");
+  // What a recipe includes is its own text, and an operator's recipe judges what it runs.
+  folder.write("base.toml", "level = 2\n[fixed]\nepochs = 2\n[mutable]\nbatch = 8\n");
+  const std::string judge = "include = \"base.toml\"\n[fixed]\nnetwork = \"lenet\"\ntarget = 0.9\n";
+  EXPECT_EQ(load_error(folder.write("judge.toml", judge)), "no error");
+  EXPECT_THAT(load_error(folder.write("d.toml", "include = \"judge.toml\"\n[mutable]\ndepth = 9\n")),
+              HasSubstr("'depth' " + refused));
+  folder.write("op.toml", "level = 0\n[fixed]\noperator = \"Gemm\"\n[accept]\nshare = \">= 0.1\"\n");
+  EXPECT_EQ(load_error(folder.write("e.toml", "include = \"op.toml\"\n[mutable]\nm = 9\n")), "no error");
+}
+
 TEST(Include, CyclesAreShown) {
   Folder folder;
   folder.write("b.toml", "include = \"./c.toml\"\n");
