@@ -56,12 +56,10 @@ const std::vector<std::string>& plugins_not_opened() { return problems(); }
 
 void open_plugins(const std::vector<std::string>& arguments) {
   const bool quiet = std::ranges::find(arguments, "--quiet") != arguments.end();
-  const bool goes_on = !arguments.empty() && arguments.front() == "op";
   const auto open = [&](const std::string& option, const std::string& file) {
     try {
       open_one(option, file, quiet);
-    } catch (const UsageError& error) {
-      if (!goes_on) throw;
+    } catch (const Error& error) {
       fmt::print(stderr, "d5: {}\n", error.what());
       problems().push_back(error.what());
     }

@@ -33,8 +33,8 @@ class Custom(unittest.TestCase):
         path.write_text(text)
         return str(path)
 
-    def refused(self, result, *words):
-        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+    def refused(self, result, *words, status=2):
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         for word in words:
             self.assertIn(word, result.stderr)
 
@@ -170,7 +170,7 @@ class Custom(unittest.TestCase):
     def test_a_source_that_does_not_compile(self):
         path = self.write("bad.cpp", HEADER + "int x = missing_name;\n")
         self.refused(d5("op", "Mine", "--source", path), "[source]", "bad.cpp does not compile", "bad.cpp:2:", "missing_name")
-        self.refused(d5("list", "operators", "--source", self.write("none.cpp", '#include "nowhere.hpp"\n')), "nowhere.hpp")
+        self.refused(d5("list", "operators", "--source", self.write("none.cpp", '#include "nowhere.hpp"\n')), "nowhere.hpp", status=1)
         self.refused(d5("op", "Mine", "--source", str(self.folder / "absent.cpp")), "absent.cpp cannot be read")
         many = self.write("many.cpp", "".join(f"int x{i} = y{i};\n" for i in range(60)))
         result = d5("op", "Mine", "--source", many)
@@ -217,12 +217,45 @@ class Custom(unittest.TestCase):
         self.assertIn("Relu", result.stdout)
 
     def test_plugins_that_do_not_load(self):
-        self.refused(d5("list", "operators", "--plugin", str(self.folder / "none.so")), "none.so")
-        self.refused(d5("list", "operators", "--plugin", self.write("text.so", "no library")), "text.so", "does not load")
-        self.refused(d5("list", "operators", "--source", FAULTS, D5_CXXFLAGS="-DD5_ABI=abi_0"),
-                     "built for another version of libd5")
         crash = self.write("crash.cpp", "#include <csignal>\nstatic const int now = raise(SIGSEGV);\n")
-        self.refused(d5("list", "operators", "--source", crash), "crashes while it is opened", "SIGSEGV")
+        for words, environment, said in [
+                (["--plugin", str(self.folder / "none.so")], {}, ["none.so"]),
+                (["--plugin", self.write("text.so", "no library")], {}, ["text.so", "does not load"]),
+                (["--source", FAULTS], {"D5_CXXFLAGS": "-DD5_ABI=abi_0"}, ["built for another version of libd5"]),
+                (["--source", crash], {}, ["crashes while it is opened", "SIGSEGV"])]:
+            result = d5("list", "operators", *words, **environment)
+            self.refused(result, *said, status=1)
+            self.assertIn("Relu", result.stdout)  # the rest is listed
+
+    def test_every_command_goes_on_without_what_does_not_open(self):
+        bad = self.write("bad.cpp", "int x = missing_name;\n")
+        broken = ["--source", bad, "--plugin", str(self.folder / "none.so")]
+        little = ["mlp", "--features", "8", "--width", "4", "--depth", "1", "--classes", "2"]
+        data = ["--dataset", "generated-vectors", "--options", "features=8;classes=2;size=64"]
+        recipe = self.write("r.toml", 'name = "r"\nlevel = 0\n[mutable]\noperator = "Relu"\nshape = "2x2"\n')
+        training = self.write("t.toml", 'name = "t"\nlevel = 2\n[fixed]\nnetwork = "mlp"\nfeatures = 8\nclasses = 2\ndepth = 1\n'
+                              'dataset = "generated-vectors"\noptions = "features=8;classes=2;size=64"\nepochs = 1\n'
+                              '[mutable]\nwidth = 4\nbatch = 8\nbackend = "reference"\n')
+        out = lambda: ["--quiet", "-o", str(self.folder / f"o{time.monotonic_ns()}")]
+        commands = {
+            "net": (["net", *little, "--batch", "2", "--backend", "reference", "--mode", "check", *out()], "mlp"),
+            "train": (["train", *little, *data, "--batch", "8", "--epochs", "1", "--backend", "reference", *out()], "mlp"),
+            "search": (["search", training, "--space", "width=2,4", "--method", "grid", "--no-confirm", *out()], "width"),
+            "run": (["run", recipe, "--mode", "check", *out()], "Relu"),
+            "list": (["list", "optimizers"], "adam"),
+            "doctor": (["doctor"], "reference")}
+        for name, (words, shown) in commands.items():
+            result = d5(*words, *broken)
+            self.refused(result, "bad.cpp does not compile", "none.so", status=1)
+            self.assertIn(shown, result.stdout, name)
+        result = d5("comm", "allreduce", "--communicator", "threads", "--ranks", "2", "--bytes", "8", "--launches", "1", "--rounds", "1",
+                    *out(), D5_PLUGINS=str(self.folder / "none.so"))
+        self.refused(result, "none.so", status=1)
+        self.assertIn("allreduce", result.stdout)
+        # What needs the file is an unknown name.
+        self.refused(d5("run", recipe, "--set", "operator=Mine", *broken), "bad.cpp does not compile", "unknown operator 'Mine'")
+        self.refused(d5("net", "mine", *broken), "none.so", "mine")
+        self.refused(d5("train", *little, *data, "--optimizer", "mine", *broken), "none.so", "'mine'")
 
     def test_a_plugin_that_registers_nothing_is_warned_of(self):
         result = d5("list", "dtypes", "--source", self.write("empty.cpp", "int nothing;\n"))
