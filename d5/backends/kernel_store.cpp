@@ -20,36 +20,61 @@ size_t gap(size_t bytes) { return bytes < large_bytes ? 0 : large_gap_bytes; }
 }  // namespace
 
 KernelStore::KernelStore(const KernelBuffers& plan, bool guarded, int slots, const std::shared_ptr<Memory>& memory) {
-  size_t bytes = 0;
-  if (guarded) {
-    bytes = lay_apart(plan, slots);
-  } else {
-    SharedPlaces places = share_places(plan, slots);
-    offsets_ = std::move(places.offsets);
-    bytes = places.bytes;
+  places_.assign(slots, std::vector<char*>(plan.buffers.size(), nullptr));
+  if (guarded && wide_guards_wanted()) {
+    allocate_each(plan, slots);
+    return;
   }
-  memory_ = make_buffer(memory, bytes);
-  std::memset(memory_->data(), 0, memory_->bytes());  // touched once here; padding of native layouts must be zero
-  for (const Guard& guard : guards_) set_guard(base() + guard.begin, guard.bytes);
+  Offsets offsets;
+  if (guarded) {
+    offsets = lay_apart(plan, slots);
+  } else {
+    SharedPlaces shared = share_places(plan, slots);
+    offsets = std::move(shared.offsets);
+    bytes_ = shared.bytes;
+  }
+  const std::shared_ptr<Buffer> all = make_buffer(memory, bytes_);
+  owner_ = all;
+  base_ = static_cast<char*>(all->data());
+  std::memset(base_, 0, bytes_);  // touched once here; padding of native layouts must be zero
+  for (size_t slot = 0; slot < places_.size(); ++slot)
+    for (size_t i = 0; i < plan.buffers.size(); ++i) places_[slot][i] = base_ + offsets[slot][i];
+  for (const Guard& guard : guards_) set_guard(base_ + guard.begin, guard.bytes);
 }
 
-size_t KernelStore::lay_apart(const KernelBuffers& plan, int slots) {
-  offsets_.assign(slots, std::vector<size_t>(plan.buffers.size(), 0));
-  const size_t guard = guard_between_buffers();
-  size_t end = guard;
-  guards_.push_back({0, guard, ""});
+void KernelStore::allocate_each(const KernelBuffers& plan, int slots) {
+  for (size_t i = 0; i < plan.buffers.size(); ++i)
+    for (size_t slot = 0; slot < static_cast<size_t>(slots); ++slot) {
+      if (plan.buffers[i].fixed && slot > 0) {
+        places_[slot][i] = places_[0][i];
+        continue;
+      }
+      const auto bytes = static_cast<Index>(plan.buffers[i].life.bytes);
+      each_.emplace_back(plan.buffers[i].name, Tensor(DType::u8, {bytes}, widely_guarded_memory()));
+      each_.back().second.fill_bytes(0);
+      places_[slot][i] = static_cast<char*>(each_.back().second.data());
+      bytes_ += plan.buffers[i].life.bytes;
+    }
+  owner_ = std::make_shared<std::vector<std::pair<std::string, Tensor>>>(each_);
+}
+
+KernelStore::Offsets KernelStore::lay_apart(const KernelBuffers& plan, int slots) {
+  Offsets offsets(slots, std::vector<size_t>(plan.buffers.size(), 0));
+  size_t& end = bytes_;
+  end = guard_bytes;
+  guards_.push_back({0, end, ""});
   for (size_t i = 0; i < plan.buffers.size(); ++i)
     for (int slot = 0; slot < slots; ++slot) {
       if (plan.buffers[i].fixed && slot > 0) {
-        offsets_[slot][i] = offsets_[0][i];
+        offsets[slot][i] = offsets[0][i];
         continue;
       }
-      offsets_[slot][i] = end;
+      offsets[slot][i] = end;
       const size_t begin = end + plan.buffers[i].life.bytes;
-      end = rounded(begin) + std::max(guard, gap(plan.buffers[i].life.bytes));
+      end = rounded(begin) + std::max(guard_bytes, gap(plan.buffers[i].life.bytes));
       guards_.push_back({begin, end - begin, plan.buffers[i].name});
     }
-  return end;
+  return offsets;
 }
 
 SharedPlaces share_places(const KernelBuffers& plan, int slots) {
@@ -75,9 +100,12 @@ SharedPlaces share_places(const KernelBuffers& plan, int slots) {
 
 // A guard lies between two buffers: damage near its begin came from the one before, near its end from the one after.
 std::string KernelStore::overrun(const std::function<std::string(const std::string&)>& writers) const {
+  for (const auto& [name, tensor] : each_)
+    if (const std::string how = d5::overrun(tensor); !how.empty())
+      return fmt::format("{} wrote {} of {}", writers(name), how, name);
   for (size_t i = 0; i < guards_.size(); ++i) {
     const Guard& guard = guards_[i];
-    const Damage damage = guard_damage(base() + guard.begin, guard.bytes);
+    const Damage damage = guard_damage(base_ + guard.begin, guard.bytes);
     if (damage.first == guard.bytes) continue;
     const bool beyond = i + 1 == guards_.size() || (i > 0 && damage.first < guard.bytes / 2);
     const std::string& buffer = beyond ? guard.after : guards_[i + 1].after;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of an executable: one allocation for all buffers of a plan. Either buffers share bytes as their lives
-// allow, or each has its own, with a guard behind it that nobody may write. Private to compile_kernels.
+// allow, or each has its own, with a guard behind it that nobody may write; where guards are to be wide, each has an
+// allocation of its own. Private to compile_kernels.
 #pragma once
 
 #include <functional>
@@ -13,9 +14,9 @@ class KernelStore {
  public:
   KernelStore(const KernelBuffers&, bool guarded, int slots, const std::shared_ptr<Memory>&);
 
-  void* at(size_t buffer, int slot) const { return buffer == none ? nullptr : base() + offsets_[slot][buffer]; }
-  size_t bytes() const { return memory_->bytes(); }
-  std::shared_ptr<Buffer> owner() const { return memory_; }
+  void* at(size_t buffer, int slot) const { return buffer == none ? nullptr : places_[slot][buffer]; }
+  size_t bytes() const { return bytes_; }
+  std::shared_ptr<void> owner() const { return owner_; }
   // Who ran over an end of which buffer; `writers` names those who may have. Empty: nobody, or there are no guards.
   std::string overrun(const std::function<std::string(const std::string& buffer)>& writers) const;
 
@@ -25,12 +26,16 @@ class KernelStore {
     std::string after;  // the buffer that it follows
   };
 
-  size_t lay_apart(const KernelBuffers&, int slots);
-  char* base() const { return static_cast<char*>(memory_->data()); }
+  using Offsets = std::vector<std::vector<size_t>>;    // by slot, buffer
+  Offsets lay_apart(const KernelBuffers&, int slots);  // sets bytes_ and guards_, too
+  void allocate_each(const KernelBuffers&, int slots);
 
-  std::vector<std::vector<size_t>> offsets_;  // by slot, buffer
-  std::vector<Guard> guards_;                 // in the order of addresses
-  std::shared_ptr<Buffer> memory_;
+  std::vector<std::vector<char*>> places_;  // by slot, buffer
+  std::shared_ptr<void> owner_;
+  size_t bytes_ = 0;
+  char* base_ = nullptr;                              // of the one allocation
+  std::vector<Guard> guards_;                         // in it, in the order of addresses
+  std::vector<std::pair<std::string, Tensor>> each_;  // with wide guards: the buffers by name
 };
 
 // Where buffers that share bytes lie; nothing is allocated.

@@ -200,8 +200,8 @@ class OpSession final : public Session {
     return true;
   }
 
-  // Code of a user runs once where far more than usual lies between buffers: what it writes there, or to what it may
-  // only read. It is timed as all others are, elsewhere.
+  // Code of a user runs once where far more than usual lies around every buffer: what it writes there, or to what it
+  // may only read. It is timed as all others are, elsewhere.
   std::string stray_writes(const Graph& graph) {
     const CompileOptions options = compile_options(fields_);
     Memory& memory = backend_->memory(options.device);

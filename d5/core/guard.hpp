@@ -10,7 +10,7 @@
 namespace d5 {
 
 // Whole lines, so that alignment stays. Wide ones are for code of a user while nothing is timed: an index that is wrong
-// is often far wrong.
+// is often far wrong. Beyond them lie pages that nobody may write (far_guard.hpp).
 inline constexpr size_t guard_bytes = 256, wide_guard_bytes = size_t{256} << 10;
 
 void set_guard(void* begin, size_t bytes);
@@ -24,7 +24,7 @@ Damage guard_damage(const void* begin, size_t bytes);
 Memory& guarded_memory();
 Memory& widely_guarded_memory();
 
-// While one lives, what is compiled on this thread gets wide guards between its buffers.
+// While one lives, each buffer of what is compiled on this thread lies in widely guarded memory.
 class WideGuards {
  public:
   WideGuards();
@@ -32,7 +32,7 @@ class WideGuards {
   WideGuards(const WideGuards&) = delete;
   WideGuards& operator=(const WideGuards&) = delete;
 };
-size_t guard_between_buffers();
+bool wide_guards_wanted();
 
 // How a tensor in such memory was run over ("byte 1 beyond the end"), or empty. The tensor is the allocation.
 std::string overrun(const Tensor&);

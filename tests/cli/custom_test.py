@@ -99,15 +99,26 @@ class Custom(unittest.TestCase):
         self.assertEqual(found["BeyondItsInput", "forward", "builtin"],
                          ("error", "[BeyondItsInput] wrote byte 1 before the begin of input 0"))
         self.assertIn("[WritesItsInput] changed input 0", found["WritesItsInput", "forward", "builtin"][1])
-        found, _, _ = self.check("Right", "--source", FAULTS, "--kernel", "builtin,distant,spoils")
+        found, _, _ = self.check("VeryFarBeyond,VeryFarBefore,WritesOnAndOn", "--source", FAULTS)
+        gib = 1 << 30
+        for operator, expected in {
+                "VeryFarBeyond": ("error", f"[VeryFarBeyond] wrote byte {gib + 1} beyond the end of output 0"),
+                "VeryFarBefore": ("error", f"[VeryFarBefore] wrote byte {gib} before the begin of input 0")}.items():
+            self.assertEqual(found[operator, "forward", "builtin"], expected)
+        self.assertIn("SIGSEGV", found["WritesOnAndOn", "forward", "builtin"][1])  # more than the guards bear
+        found, _, _ = self.check("Right", "--source", FAULTS, "--kernel", "builtin,distant,remote,spoils")
+        self.assertEqual(found["Right", "forward", "remote"],
+                         ("failed", f"Right (square) wrote byte {12 * gib + 1} beyond the end of y0"))
         self.assertEqual(found["Right", "forward", "distant"], ("failed", "Right (square) wrote byte 8001 beyond the end of y0"))
         self.assertEqual(found["Right", "forward", "spoils"], ("failed", "x0 was written to: a kernel may only read it"))
         backends = [json.loads(line) for line in d5("list", "backends", "--json").stdout.splitlines()]
         if any(b["name"] == "torch" and b["available"] for b in backends):
-            found, _, _ = self.check("Right", "--source", FAULTS, "--kernel", "fast,beyond,distant", "--backend", "torch")
+            found, _, _ = self.check("Right", "--source", FAULTS, "--kernel", "fast,beyond,distant,remote", "--backend", "torch")
             self.assertEqual(found["Right", "forward", "fast"], ("passed", ""))
             self.assertEqual(found["Right", "forward", "beyond"], ("failed", "Right (square) wrote byte 1 beyond the end of y0"))
             self.assertEqual(found["Right", "forward", "distant"], ("failed", "Right (square) wrote byte 8001 beyond the end of y0"))
+            self.assertEqual(found["Right", "forward", "remote"],
+                             ("failed", f"Right (square) wrote byte {12 * gib + 1} beyond the end of y0"))
 
     def test_a_kernel_that_stops_computing_while_it_is_timed_fails(self):
         out = self.folder / "lazy"
@@ -160,7 +171,7 @@ class Custom(unittest.TestCase):
         self.assertEqual(status, 1)
         kind, reason = found["Right", "forward", "fats"]
         self.assertEqual(kind, "error")
-        for word in ["'fats'", "did you mean 'fast'", "builtin, beyond, distant, fast, lazy, nan, spoils"]:
+        for word in ["'fats'", "did you mean 'fast'", "builtin, beyond, distant, fast, lazy, nan, remote, spoils"]:
             self.assertIn(word, reason)
         kind, reason = found["Right", "forward", "foreign"]  # another backend has it
         self.assertEqual(kind, "unsupported")

@@ -132,6 +132,30 @@ class FarBeyond final : public Right {
 };
 D5_REGISTER(operators, "FarBeyond", FarBeyond);
 
+class VeryFarBeyond final : public Right {
+  void forward(Context& c) const override {
+    Right::forward(c);
+    c.output(0).values<double>().data()[c.output(0).elements() + (1 << 27)] = 1;
+  }
+};
+D5_REGISTER(operators, "VeryFarBeyond", VeryFarBeyond);
+
+class VeryFarBefore final : public Right {
+  void forward(Context& c) const override {
+    Right::forward(c);
+    c.input(0).values<double>().data()[-(1 << 27)] = 1;
+  }
+};
+D5_REGISTER(operators, "VeryFarBefore", VeryFarBefore);
+
+class WritesOnAndOn final : public Right {
+  void forward(Context& c) const override {
+    double* const y = c.output(0).values<double>().data();
+    for (Index i = 0; i < (1 << 27); ++i) y[i] = 1;
+  }
+};
+D5_REGISTER(operators, "WritesOnAndOn", WritesOnAndOn);
+
 class BeyondItsInput final : public Right {
   void forward(Context& c) const override {
     Right::forward(c);
@@ -202,6 +226,9 @@ struct Beyond {
 struct Far {
   void operator()(float* y, Index n) const { y[n + 2000] = 1; }
 };
+struct VeryFar {
+  void operator()(float* y, Index n) const { y[n + (Index{3} << 30)] = 1; }
+};
 struct Nan {
   void operator()(float* y, Index) const { y[2] = std::numeric_limits<float>::quiet_NaN(); }
 };
@@ -209,9 +236,11 @@ D5_REGISTER_KERNEL(reference, "Right", "fast", Square<Nothing>);
 D5_REGISTER_KERNEL(reference, "Right", "beyond", Square<Beyond>);
 D5_REGISTER_KERNEL(reference, "Right", "nan", Square<Nan>);
 D5_REGISTER_KERNEL(reference, "Right", "distant", Square<Far>);
+D5_REGISTER_KERNEL(reference, "Right", "remote", Square<VeryFar>);
 D5_REGISTER_KERNEL(torch, "Right", "fast", Square<Nothing>);
 D5_REGISTER_KERNEL(torch, "Right", "beyond", Square<Beyond>);
 D5_REGISTER_KERNEL(torch, "Right", "distant", Square<Far>);
+D5_REGISTER_KERNEL(torch, "Right", "remote", Square<VeryFar>);
 D5_REGISTER_KERNEL(elsewhere, "Right", "foreign", Square<Nothing>);
 
 // Right as often as it is checked before it is timed.

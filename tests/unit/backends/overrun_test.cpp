@@ -2,6 +2,8 @@
 // Kernels that write where they may not are named, with the buffer.
 #include <gmock/gmock.h>
 
+#include <csignal>
+
 #include "d5/backends/kernel.hpp"
 #include "d5/core/guard.hpp"
 
@@ -89,6 +91,52 @@ TEST(Overrun, GuardedMemoryIsAlignedAndSeesBothEnds) {
   EXPECT_EQ(overrun(tensor), "byte 3 before the begin");
   static_cast<char*>(tensor.data())[100] = 1;
   EXPECT_EQ(overrun(tensor), "byte 1 beyond the end");
+}
+
+TEST(Overrun, WideGuardsReachAsFarAsAnIndexOf32Bits) {
+  const auto after = [](Index at) {
+    const Tensor tensor(DType::f64, {100}, widely_guarded_memory());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data()) % alignment_bytes, 0u);
+    tensor.fill_bytes(7);
+    EXPECT_EQ(overrun(tensor), "");
+    static_cast<volatile double*>(tensor.data())[at] = 1;
+    return overrun(tensor);
+  };
+  EXPECT_EQ(after(99), "");
+  EXPECT_EQ(after(100), "byte 1 beyond the end");
+  EXPECT_THAT(after(-1), HasSubstr("before the begin"));
+  EXPECT_EQ(after(100 + (1 << 20)), "byte 8388609 beyond the end");
+  EXPECT_EQ(after(-(1 << 20)), "byte 8388608 before the begin");
+  EXPECT_EQ(after(Index{1} << 31), "byte 17179868385 beyond the end");       // 2^34 - 800 + 1
+  EXPECT_EQ(after(-(Index{1} << 31)), "byte 17179869184 before the begin");  // 2^34
+}
+
+// Nothing of a tensor is left to one that lies in the same place later, and reading is no fault.
+TEST(Overrun, FarGuardsBeginAnew) {
+  for (int i = 0; i < 3; ++i) {
+    const Tensor tensor(DType::u8, {5}, widely_guarded_memory());
+    const auto* data = static_cast<volatile char*>(tensor.data());
+    EXPECT_EQ(data[1 << 30], 0);
+    EXPECT_EQ(overrun(tensor), "");
+    static_cast<volatile char*>(tensor.data())[1 << 30] = 1;  // on the page that was read
+    EXPECT_EQ(overrun(tensor), "byte 1073741820 beyond the end");
+  }
+}
+
+// More tensors than there is room for far guards still have the near ones.
+TEST(Overrun, ManyTensorsHaveWideGuards) {
+  std::vector<Tensor> all;
+  for (int i = 0; i < 300; ++i) all.emplace_back(DType::u8, Shape{100}, widely_guarded_memory());
+  static_cast<char*>(all.back().data())[100 + 1000] = 1;
+  EXPECT_EQ(overrun(all.back()), "byte 1001 beyond the end");
+  EXPECT_EQ(overrun(all.front()), "");
+}
+
+TEST(Overrun, ASignalThatIsNoFaultOfAGuardEndsTheProcess) {
+  const Tensor tensor(DType::u8, {5}, widely_guarded_memory());
+  volatile int* volatile nowhere = nullptr;
+  EXPECT_DEATH(std::raise(SIGSEGV), "");
+  EXPECT_DEATH(*nowhere = 1, "");
 }
 
 }  // namespace
