@@ -116,11 +116,9 @@ struct Case {
 };
 
 std::vector<Case> cases(bool training) {
-  return {{"residual", small::residual(training), 600, false},
-          {"lenet", small::lenet(), 2000, false},
-          {"mobile", small::mobile(training), 300, false},
-          {"shortcut", small::shortcut(training), 200, false},
-          {"encoder", small::encoder(), 100, false}};
+  return {{"residual", small::residual(training), 600, false}, {"lenet", small::lenet(), 2000, false},
+          {"mobile", small::mobile(training), 300, false},     {"shortcut", small::shortcut(training), 200, false},
+          {"thin", small::thin(training), 100, false},         {"encoder", small::encoder(), 100, false}};
 }
 
 class Networks : public testing::Test {

@@ -177,6 +177,21 @@ inline Graph shortcut(bool training, Index batch = 2) {
   return b.finish({b.conv(h, 16, 3)});
 }
 
+// What lies the same in any order of axes, made of what does not: one pixel of several maps, one map of several.
+inline Graph thin(bool training, Index batch = 2) {
+  Builder b("thin");
+  const auto integers = [&](const std::string& name, const std::vector<int64_t>& values) {
+    return b.constant(name, Tensor::from<int64_t>({static_cast<Index>(values.size())}, values));
+  };
+  const std::string h = b.relu(b.norm(b.conv(b.input("x", {batch, 3, 4, 4}), 8, 3, 2, 1), training));
+  const std::string pixel =
+      b.node("Slice", {h, integers("starts", {1, 0}), integers("ends", {2, 1}), integers("axes", {2, 3})});
+  const std::string maps = b.conv(h, 2, 1);
+  const std::string map = b.node("Split", {maps}, {{"axis", int64_t{1}}, {"num_outputs", int64_t{2}}}, 2);
+  const std::string wide = b.node("Pad", {pixel, integers("edges", {0, 0, 1, 0, 0, 0, 0, 1})});
+  return b.finish({b.conv(b.add(wide, map), 8, 1), b.node("Mul", {pixel, b.conv(h, 8, 2)})});
+}
+
 // One encoder block of a transformer, heads by Reshape and Transpose.
 inline Graph encoder(Index batch = 2, Index length = 5, Index width = 16, Index heads = 2) {
   Builder b("encoder");

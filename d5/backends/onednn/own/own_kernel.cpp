@@ -24,11 +24,12 @@ Shape with_rank(const Shape& shape, size_t rank) {
 // The same node on tensors whose axes are those of memory.
 KernelSetup lying(const KernelSetup& setup) {
   KernelSetup seen = setup;
+  const AxisOrder order = OwnKernel::lying_order(setup);
   const auto turn = [&](std::vector<TensorSpec>& specs, const std::vector<AxisOrder>& orders) {
     for (size_t i = 0; i < specs.size() && i < orders.size(); ++i) {
-      if (setup.output_order(0).empty() || !specs[i].present) continue;
+      if (order.empty() || !specs[i].present) continue;
       const Shape shape = with_rank(specs[i].shape, setup.outputs[0].shape.rank());
-      specs[i].shape = d5::lying(shape, setup.output_order(0));
+      specs[i].shape = d5::lying(shape, order);
       specs[i].known = nullptr;
     }
   };
@@ -120,8 +121,15 @@ void OwnKernel::find_memory(const KernelSetup& setup) {
   memory_.gradient_in_place.assign(setup.inputs.size(), one);  // there is one target
 }
 
+AxisOrder OwnKernel::lying_order(const KernelSetup& setup) {
+  for (const auto* orders : {&setup.output_orders, &setup.input_orders})
+    for (const AxisOrder& order : *orders)
+      if (!order.empty()) return order;
+  return {};
+}
+
 size_t OwnKernel::lying_axis(const KernelSetup& setup, size_t axis) {
-  const AxisOrder order = setup.output_order(0);
+  const AxisOrder order = lying_order(setup);
   return order.empty() ? axis : static_cast<size_t>(std::ranges::find(order, axis) - order.begin());
 }
 

@@ -25,6 +25,10 @@ class OwnKernel : public Kernel {
   size_t workspace_bytes() const final { return workspace_bytes_; }
   size_t scratch_bytes() const final { return scratch_bytes_; }
 
+  // The one order of axes in which the tensors of a kernel that follows orders lie. One whose axes but one have a
+  // single element lies the same in any order, and the plan names none for it.
+  static AxisOrder lying_order(const KernelSetup&);
+
  protected:
   // Why this node cannot be computed here. The default: every type must be one of f32, bf16, f16 and bool.
   virtual std::optional<std::string> cannot(const KernelSetup&) const;

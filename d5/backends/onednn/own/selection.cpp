@@ -127,7 +127,7 @@ class SelectionKernel final : public OwnKernel {
     for (size_t i = 1; i < specs.size(); ++i)
       if (is_filling(setup, i)) filling_ = i, specs[i] = TensorSpec::absent();
     Sources from = dynamic_cast<const Selection&>(setup.op).sources(specs);
-    if (const AxisOrder order = setup.output_order(0); !order.empty()) lay(from, setup.inputs[0].shape, order);
+    if (const AxisOrder order = lying_order(setup); !order.empty()) lay(from, setup.inputs[0].shape, order);
     type_ = setup.inputs[0].dtype;
     size_ = element_bytes(type_);
     elements_x_ = setup.inputs[0].elements();
