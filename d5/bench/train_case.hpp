@@ -54,5 +54,7 @@ Json trajectory_runner(const Json& fields);  // the fields in which such cases m
 // The trained network as ONNX with its normalisation inside, or as .npz: by the end of the name.
 void export_trained(const Json& fields, const TrainingSettings&, const ParameterSet&, const std::string& file);
 void check_export(const std::string& file);  // Error where it cannot be written
+// The same of a checkpoint, also of several ranks; as .npz all its sections, and `about` as the bytes of its JSON.
+void export_checkpoint(const std::string& checkpoint, const std::string& file);
 
 }  // namespace d5

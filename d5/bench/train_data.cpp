@@ -5,6 +5,7 @@
 
 #include "d5/bench/data_case.hpp"
 #include "d5/core/rng.hpp"
+#include "d5/datasets/byte_pixels.hpp"
 #include "d5/datasets/named.hpp"
 #include "d5/datasets/tensor_dataset.hpp"
 #include "d5/datasets/views.hpp"
@@ -64,12 +65,6 @@ std::shared_ptr<const Augmented> with_steps(const DatasetPointer& data, const st
 }
 
 }  // namespace
-
-bool has_byte_pixels(const std::vector<Field>& fields) {
-  for (const Field& field : fields)
-    if (field.shape && field.shape->rank() == 3) return field.dtype == DType::u8;
-  return false;
-}
 
 Normalisation normalisation_of(const Json& fields) {
   Normalisation result;

@@ -18,8 +18,6 @@ TrainData open_train_data(const Json& fields);
 // Random samples that fit the network (with its loss): to see that a recipe runs where its data is not.
 TrainData fixture_data(const Graph& with_loss, Index samples, uint64_t seed);
 
-bool has_byte_pixels(const std::vector<Field>&);  // channels x height x width of u8, which stand for 0 to 1
-
 // Mean and deviation that `normalise` names, 0 and 1 otherwise; one value or one for each channel.
 struct Normalisation {
   std::vector<double> mean{0.0}, deviation{1.0};

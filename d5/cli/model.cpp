@@ -4,6 +4,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "d5/bench/train_case.hpp"
 #include "d5/cli/command.hpp"
 #include "d5/cli/execute.hpp"
 #include "d5/cli/open_network.hpp"
@@ -113,6 +114,15 @@ int show(const ModelFlags& flags) {
 
 int export_network(const ModelFlags& flags) {
   if (flags.output.empty()) throw UsageError("[model] -o FILE is missing: where the network goes");
+  if (flags.network.ends_with(".d5c") || flags.network.find(".d5c.") != std::string::npos) {
+    const OpenOptions none;
+    if (flags.fold || flags.as_read || flags.open.training || flags.open.sizes != none.sizes ||
+        flags.open.dtype != none.dtype)
+      throw UsageError("[model] {} is a checkpoint, whose network is what was trained; legal: -o FILE.onnx or FILE.npz",
+                       flags.network);
+    export_checkpoint(flags.network, flags.output);
+    return exit_passed;
+  }
   OpenOptions open = flags.open;
   open.initial_values = true;
   Graph graph = flags.as_read ? read_onnx(flags.network) : open_network(flags.network, open);
@@ -165,7 +175,8 @@ RunCommand add_model(CLI::App& program, const std::vector<std::string>& argument
   };
   static constexpr Action actions[] = {
       {"show", "Layers, shapes, parameters, operations, memory", show},
-      {"export", "Write the network as an ONNX file", export_network},
+      {"export", "Write the network, or that of a checkpoint, as an ONNX file (a checkpoint as .npz, too)",
+       export_network},
       {"diff", "What differs between two networks; exit status 1 where anything does, 2 where one cannot be read",
        diff},
       {"dot", "A drawing for Graphviz", dot},
@@ -175,7 +186,11 @@ RunCommand add_model(CLI::App& program, const std::vector<std::string>& argument
   for (const Action& action : actions) {
     CLI::App* sub = command->add_subcommand(action.name, action.about);
     const std::string_view name = action.name;
-    sub->add_option("network", flags->network, "An ONNX file or a built-in name (see 'd5 list networks')")->required();
+    sub->add_option("network", flags->network,
+                    name == "export"
+                        ? "An ONNX file, a built-in name (see 'd5 list networks') or a checkpoint of a training (.d5c)"
+                        : "An ONNX file or a built-in name (see 'd5 list networks')")
+        ->required();
     if (name == "diff") sub->add_option("other", flags->other, "Another one")->required();
     sub->add_option("--sizes", flags->open.sizes, "Free sizes, as in N=16,sequence=128 [1 each]");
     sub->add_option("--dtype", flags->open.dtype, "f32, f64, bf16, f16: of a built-in network [f32]");

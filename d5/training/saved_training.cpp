@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "d5/datasets/byte_pixels.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/training/checkpoint_parts.hpp"
 
@@ -60,6 +61,7 @@ std::string about(const TrainingSettings& settings, const SavedPosition& at, uin
   const bool over = r.stopped == "epochs" || r.stopped == "target" || r.stopped == "plateau";
   Json about = {{"identity", identity_of(settings)},
                 {"layout_hash", fmt::format("{:016x}", layout_hash)},
+                {"byte_pixels", has_byte_pixels(settings.test->data())},
                 {"seed", settings.seed},
                 {"epoch", at.epoch},
                 {"batch", at.batch},

@@ -214,13 +214,4 @@ size_t Trainer::bytes() const {
 
 Facts Trainer::kernels() const { return learners_.at(micro_)->executable().kernels(); }
 
-Graph with_weights(Graph graph, const ParameterSet& set) {
-  for (const GraphInput& input : graph.inputs) {
-    if (!input.parameter || !set.has(input.name)) continue;
-    const Tensor value = canonical_part(set, set.masters(set.all()), set.at(input.name));
-    graph.initial[input.name] = input.spec.dtype == DType::f32 ? value : value.cast(input.spec.dtype);
-  }
-  return graph;
-}
-
 }  // namespace d5

@@ -34,7 +34,4 @@ class Trainer final : public TrainingFrame {
   std::map<Index, std::unique_ptr<BoundNetwork>> learners_, testers_;  // by samples
 };
 
-// A network for others: the weights of the set are its initial values.
-Graph with_weights(Graph, const ParameterSet&);
-
 }  // namespace d5
