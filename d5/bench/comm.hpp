@@ -15,7 +15,8 @@
 namespace d5 {
 
 // Algorithms are compared within a group: they run interleaved. "plain": the library in a loop, with nothing of d5
-// between; "auto": what tuning on this machine chose.
+// between; "auto": what tuning on this machine chose; "messages": send and receive of the communicator, beside its
+// stream; "windows": its one-sided puts and gets.
 struct CommGroup {
   Collective collective = Collective::allreduce;
   DType dtype = DType::f32;
@@ -24,6 +25,7 @@ struct CommGroup {
   int root = 0;
   double density = 1;  // share of elements that are not zero
   std::vector<std::string> algorithms;
+  std::string topology = {};  // of neighbour_exchange
 };
 
 struct CommPlan {
@@ -37,8 +39,13 @@ struct CommPlan {
 nlohmann::json to_json(const CommPlan&);
 CommPlan comm_plan_from_json(const nlohmann::json&);
 
-// The elements of a group for n ranks, as an operation without buffers.
-Operation operation_of(const CommGroup&, int ranks);
+// The elements of a group for n ranks, as an operation without buffers. `neighbours` must outlive it.
+Operation operation_of(const CommGroup&, int ranks, std::span<const int> neighbours = {});
+// With whom a rank exchanges: of a topology in which who sends to a rank also receives from it. Empty: of other
+// collectives.
+std::vector<int> neighbours_of(const CommGroup&, int ranks, int rank);
+const std::vector<std::string>& exchange_topologies();
+bool is_direct(Collective);  // from rank to rank: neighbours, messages, windows
 // All there are, where the user named none; those that cannot are then left out of the results.
 std::vector<std::string> usual_algorithms(const CommGroup&, const std::string& communicator);
 
@@ -67,6 +74,7 @@ class CommCheck {
   int rank_, ranks_;
   double amplitude_;
   std::vector<std::byte> wanted_;
+  std::vector<int64_t> places_;  // of neighbour_exchange: which of its blocks neighbour i sends here
 };
 
 // ---- in the parent
@@ -80,7 +88,7 @@ struct CommRun {
 std::vector<Record> comm_records(const CommPlan&, const CommRun&, const std::vector<nlohmann::json>& told);
 
 // Time that no algorithm can beat if a message of b bytes costs alpha + beta b:
-// ceil(log2 n) alpha + f S beta, with f as in the bus bandwidth.
+// ceil(log2 n) alpha + f S beta, with f as in the bus bandwidth; of one message alpha + S beta.
 double alpha_beta_bound(Collective, int ranks, double bytes, double alpha_s, double beta_s_per_byte);
 // Bus bandwidth = bytes / time x this: what links carry if the algorithm is the best there is.
 double bus_factor(Collective, int ranks);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -21,6 +22,10 @@ CommCheck::CommCheck(const CommGroup& group, const Operation& op, int rank, int 
     : group_(group), op_(op), rank_(rank), ranks_(ranks) {
   // Sums of all ranks stay below 2^8 and are exact in bf16, too.
   amplitude_ = std::max(1.0, std::min(3.0, std::floor(255.0 / ranks)));
+  for (const int neighbour : op.neighbours) {
+    const std::vector<int> theirs = neighbours_of(group, ranks, neighbour);
+    places_.push_back(std::ranges::find(theirs, rank) - theirs.begin());
+  }
   const int64_t elements = output_elements(op, ranks);
   wanted_.resize(static_cast<size_t>(storage_bytes(op.dtype, elements)));
   const auto value = [this](int r, int64_t i) { return exact(r, i); };
@@ -75,6 +80,14 @@ double CommCheck::expected(int64_t i, const F& value, double* magnitude) const {
     case Collective::broadcast: return value(group_.root, i);
     case Collective::scatter: return value(group_.root, rank_ * block + i);
     case Collective::all_to_all: return value(static_cast<int>(i / block), rank_ * block + i % block);
+    case Collective::send: return value(group_.root, i);
+    case Collective::send_receive:
+    case Collective::put: return value((rank_ + ranks_ - 1) % ranks_, i);
+    case Collective::get: return value((rank_ + 1) % ranks_, i);
+    case Collective::neighbour_exchange: {
+      const auto neighbour = static_cast<size_t>(i / block);
+      return value(op_.neighbours[neighbour], places_[neighbour] * block + i % block);
+    }
     default: return 0;
   }
 }

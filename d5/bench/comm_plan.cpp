@@ -3,6 +3,7 @@
 
 #include "d5/bench/comm.hpp"
 #include "d5/distributed/algorithm.hpp"
+#include "d5/distributed/mixing.hpp"
 
 namespace d5 {
 
@@ -17,6 +18,7 @@ Json to_json(const CommPlan& plan) {
                       {"bytes", g.bytes},
                       {"root", g.root},
                       {"density", g.density},
+                      {"topology", g.topology},
                       {"algorithms", g.algorithms}});
   return {{"communicator", plan.communicator},
           {"ranks", plan.ranks},
@@ -41,25 +43,55 @@ CommPlan comm_plan_from_json(const Json& json) {
     plan.groups.push_back({parse_collective(g.at("collective").get<std::string>()),
                            parse_dtype(g.at("dtype").get<std::string>()),
                            parse_reduction(g.at("reduction").get<std::string>()), g.at("bytes"), g.at("root"),
-                           g.at("density"), g.at("algorithms").get<std::vector<std::string>>()});
+                           g.at("density"), g.at("algorithms").get<std::vector<std::string>>(), g.at("topology")});
   return plan;
 }
 
-Operation operation_of(const CommGroup& group, int ranks) {
+Operation operation_of(const CommGroup& group, int ranks, std::span<const int> neighbours) {
   Operation op{.collective = group.collective,
                .count = group.bytes / storage_bytes(group.dtype, 1),
                .dtype = group.dtype,
                .reduction = group.reduction,
-               .root = group.root};
-  if (total_bytes(op, ranks) > storage_bytes(op.dtype, op.count)) op.count /= ranks;
+               .root = group.root,
+               .neighbours = neighbours};
+  if (!neighbours.empty())
+    op.count /= static_cast<int64_t>(neighbours.size());
+  else if (total_bytes(op, ranks) > storage_bytes(op.dtype, op.count))
+    op.count /= ranks;
   return op;
 }
 
+std::vector<int> neighbours_of(const CommGroup& group, int ranks, int rank) {
+  std::vector<int> others;
+  if (group.collective != Collective::neighbour_exchange) return others;
+  for (const MixingWeight& other : mixing_row(group.topology, ranks, rank, 0))
+    if (other.rank != rank) others.push_back(other.rank);
+  return others;
+}
+
+const std::vector<std::string>& exchange_topologies() {
+  static const std::vector<std::string> names{"ring", "torus"};
+  return names;
+}
+
+bool is_direct(Collective collective) {
+  switch (collective) {
+    case Collective::neighbour_exchange:
+    case Collective::send:
+    case Collective::send_receive:
+    case Collective::put:
+    case Collective::get: return true;
+    default: return false;
+  }
+}
+
 std::vector<std::string> usual_algorithms(const CommGroup& group, const std::string& communicator) {
+  if (group.collective == Collective::put || group.collective == Collective::get) return {"windows"};
   std::vector<std::string> names;
   if (communicator == "mpi") names = {"plain", "library"};
   for (const std::string& algorithm : registry_names(algorithms::kind))
     if (algorithm != "library" && (algorithm != "sparse" || group.density < 1)) names.push_back(algorithm);
+  if (is_direct(group.collective)) names.push_back("messages");
   return names;
 }
 
@@ -69,16 +101,15 @@ double bus_factor(Collective collective, int ranks) {
     case Collective::allreduce: return 2 * part;
     case Collective::broadcast:
     case Collective::reduce:
-    case Collective::neighbour_exchange:
     case Collective::barrier: return 1;
-    default: return part;
+    default: return is_direct(collective) ? 1 : part;
   }
 }
 
 double alpha_beta_bound(Collective collective, int ranks, double bytes, double alpha_s, double beta_s_per_byte) {
   if (ranks < 2) return 0;
-  int steps = 0;
-  while (1 << steps < ranks) ++steps;
+  int steps = is_direct(collective) ? 1 : 0;
+  while (!is_direct(collective) && 1 << steps < ranks) ++steps;
   return steps * alpha_s + bus_factor(collective, ranks) * bytes * beta_s_per_byte;
 }
 

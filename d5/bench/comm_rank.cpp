@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every rank does: check, warm up, then rounds in which each algorithm runs one slice, in an order that changes
 // from round to round. The time of an iteration is the latest end over ranks minus the latest end of the one before it;
-// of a collective with a root, which does not hold up all ranks, minus the latest that any left the barrier before it.
+// of what does not hold up all ranks (a root, neighbours, messages, windows), minus the latest that any left the
+// barrier before it.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -99,7 +101,8 @@ class GroupRun {
         number_(number),
         offset_(offset),
         tell_(tell),
-        op_(operation_of(group_, c.size())),
+        neighbours_(neighbours_of(group_, c.size(), c.rank())),
+        op_(operation_of(group_, c.size(), neighbours_)),
         check_(group_, op_, c.rank(), c.size()) {
     const auto room = [&](int64_t elements) { return static_cast<size_t>(storage_bytes(op_.dtype, elements)) + 64; };
     // A broadcast is in place everywhere: the root keeps what it sends.
@@ -108,6 +111,8 @@ class GroupRun {
     op_.input = op_.collective == Collective::broadcast ? output_.data() : input_.data();
     op_.output = output_.data();
     op_.divisor = c.size();
+    if (op_.collective == Collective::put) window_ = c.expose(output_.data(), output_.size());
+    if (op_.collective == Collective::get) window_ = c.expose(input_.data(), input_.size());
   }
 
   void run() {
@@ -143,6 +148,17 @@ class GroupRun {
     const std::string& name = group_.algorithms[a];
     if (op_.count == 0 && group_.bytes > 0)
       return fmt::format("fewer than one element for each of {} ranks", c_.size());
+    const bool one_sided = op_.collective == Collective::put || op_.collective == Collective::get;
+    if (name == "windows") {
+      if (one_sided) return {};
+      return fmt::format("{} is not one-sided; windows have put, get", d5::name(op_.collective));
+    }
+    if (name == "messages") {
+      if (is_direct(op_.collective) && !one_sided) return {};
+      return fmt::format("{} is no message; messages have send, send_receive, neighbour_exchange",
+                         d5::name(op_.collective));
+    }
+    if (name == "auto" && is_direct(op_.collective)) return "only collectives are tuned";
     if (name == "plain") {
       if (!entry_.plain_loop) return "this communicator has no library";
       return c_.transport().why_no_library(op_);
@@ -165,14 +181,22 @@ class GroupRun {
   }
 
   // Only some ranks wait for others there: without a barrier a root would be many calls ahead.
-  bool has_root() const {
-    return op_.collective == Collective::broadcast || op_.collective == Collective::reduce ||
-           op_.collective == Collective::gather || op_.collective == Collective::scatter;
+  bool holds_up_some() const {
+    return is_direct(op_.collective) || op_.collective == Collective::broadcast ||
+           op_.collective == Collective::reduce || op_.collective == Collective::gather ||
+           op_.collective == Collective::scatter;
   }
 
   void calls(size_t a, std::span<double> ends) {
     const std::string& name = group_.algorithms[a];
     if (name == "plain") return entry_.plain_loop(c_.transport(), op_, ends);
+    if (name == "messages" || name == "windows") {
+      for (double& end : ends) {
+        name == "messages" ? exchange_messages() : exchange_by_window();
+        end = now_seconds();
+      }
+      return;
+    }
     op_.algorithm = name == "auto" ? std::string_view() : std::string_view(name);
     for (double& end : ends) {
       c_.run(op_);
@@ -180,21 +204,58 @@ class GroupRun {
     }
   }
 
+  int next() const { return (c_.rank() + 1) % c_.size(); }
+  int before() const { return (c_.rank() + c_.size() - 1) % c_.size(); }
+  // Of one message only two ranks know.
+  bool takes_part() const {
+    return op_.collective != Collective::send || c_.rank() == op_.root || before() == op_.root;
+  }
+
+  void exchange_messages() {
+    const auto bytes = static_cast<size_t>(storage_bytes(op_.dtype, op_.count));
+    if (op_.collective == Collective::neighbour_exchange) {
+      for (size_t i = 0; i < neighbours_.size(); ++i)
+        pending_.push_back(c_.receive(neighbours_[i], output_.data() + bytes * i, bytes));
+      for (size_t i = 0; i < neighbours_.size(); ++i)
+        pending_.push_back(c_.send(neighbours_[i], input_.data() + bytes * i, bytes));
+      return wait_all(pending_);
+    }
+    const bool to_next = op_.collective == Collective::send_receive;
+    if (to_next || before() == op_.root) pending_.push_back(c_.receive(before(), output_.data(), bytes));
+    if (to_next || c_.rank() == op_.root) pending_.push_back(c_.send(next(), input_.data(), bytes));
+    wait_all(pending_);
+  }
+
+  void exchange_by_window() {
+    const auto bytes = static_cast<size_t>(storage_bytes(op_.dtype, op_.count));
+    if (op_.collective == Collective::put)
+      window_->put(next(), 0, input_.data(), bytes);
+    else
+      window_->get(next(), 0, output_.data(), bytes);
+    window_->complete();
+  }
+
   struct Times {
-    std::vector<double> begins, ends;  // without a root nobody looks when a call begins
+    std::vector<double> begins, ends;  // where all are held up nobody looks when a call begins
     Traffic sent;                      // without that of barriers
   };
   Times go(size_t a, size_t count) {
     Times times{{}, std::vector<double>(count), {}};
-    const size_t together = has_root() ? 1 : count;
+    const size_t together = holds_up_some() ? 1 : count;
     for (size_t i = 0; i < count; i += together) {
-      if (has_root()) c_.barrier();
+      if (holds_up_some()) c_.barrier();
       const Traffic before = c_.traffic();
-      if (has_root()) times.begins.push_back(now_seconds());
+      if (holds_up_some()) times.begins.push_back(now_seconds());
       calls(a, std::span(times.ends).subspan(i, together));
       times.sent.bytes += c_.traffic().bytes - before.bytes;
       times.sent.messages += c_.traffic().messages - before.messages;
     }
+    if (window_) {  // what others put here is there when all have done so
+      c_.barrier();
+      window_->complete();
+    }
+    if (takes_part()) return times;
+    for (auto* moments : {&times.begins, &times.ends}) std::ranges::fill(*moments, -HUGE_VAL);
     return times;
   }
 
@@ -213,6 +274,7 @@ class GroupRun {
   }
 
   bool has_output() const {
+    if (op_.collective == Collective::send) return before() == op_.root;
     return (op_.collective != Collective::reduce && op_.collective != Collective::gather) || c_.rank() == op_.root;
   }
   int64_t wrong(bool exact) {
@@ -250,7 +312,7 @@ class GroupRun {
     const int64_t bad = wrong(true);
     const std::vector<double> ends = latest(times.ends);
     std::vector<double> begins(ends.begin(), ends.end() - 1);
-    if (has_root()) {
+    if (holds_up_some()) {
       begins = latest(times.begins);
       begins.erase(begins.begin());
     }
@@ -298,10 +360,13 @@ class GroupRun {
   size_t number_;
   double offset_;
   const Tell& tell_;
+  std::vector<int> neighbours_;
   Operation op_;
   CommCheck check_;
   bool tuned_ = false;
   std::vector<std::byte> input_, output_;
+  std::vector<Request> pending_;
+  std::unique_ptr<Window> window_;  // ends before the memory that it shows
 };
 
 }  // namespace

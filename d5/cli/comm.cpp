@@ -29,9 +29,12 @@ using Json = nlohmann::json;
 // DeepBench's all-reduce problems: so many floats.
 const std::vector<int64_t> deepbench_elements{100000, 3097600, 4194304, 6553600, 16777217, 38360000, 64500000};
 
+// What stands where an algorithm does, and is none.
+constexpr std::array<std::string_view, 4> unregistered{"plain", "auto", "messages", "windows"};
+
 struct CommFlags {
   std::string collectives = "allreduce", bytes, from, to, dtypes = "f32", reductions = "sum", densities = "1",
-              algorithms, ranks = "2", communicator, hosts, mpirun = "mpirun", suite, folder;
+              topologies = "ring", algorithms, ranks = "2", communicator, hosts, mpirun = "mpirun", suite, folder;
   std::vector<std::string> mpirun_options;
   int factor = 4, root = 0, ranks_per_node = 0, launches = 3, rounds = 4;
   double slice = 0.1, time_limit = 60;
@@ -70,7 +73,13 @@ double density_of(const std::string& text) {
 }
 
 // What no rank could do with any algorithm.
-void check_group(const CommGroup& group) {
+void check_group(const CommGroup& group, int ranks) {
+  if (group.collective == Collective::barrier) throw UsageError("[comm] a barrier moves no sizes to measure");
+  if (group.collective == Collective::neighbour_exchange && neighbours_of(group, ranks, 0).empty())
+    throw UsageError("[comm] 1 rank has no neighbours; legal: --ranks 2 and more");
+  for (const std::string& algorithm : group.algorithms)
+    if (!std::ranges::count(unregistered, algorithm)) registered<algorithms>(algorithm);
+
   static constexpr std::array summed{DType::f32, DType::f64, DType::bf16, DType::f16, DType::i8,  DType::i16,
                                      DType::i32, DType::i64, DType::u8,   DType::u16, DType::u32, DType::u64};
   if (std::ranges::find(summed, group.dtype) == summed.end())
@@ -124,22 +133,28 @@ CommPlan plan_of(const CommFlags& flags, int ranks) {
   plan.time_limit_s = flags.time_limit;
   if (flags.root < 0 || flags.root >= ranks)
     throw UsageError("[comm] --root {} does not exist; there are {} ranks, from 0", flags.root, ranks);
+  const std::vector<std::string> none{""}, exchanges = words(flags.topologies);
+  for (const std::string& topology : exchanges)
+    if (std::ranges::find(exchange_topologies(), topology) == exchange_topologies().end())
+      fail_unknown("[comm]", "topology", topology, exchange_topologies());
   for (const std::string& collective : words(flags.collectives))
     for (const std::string& dtype : words(flags.dtypes))
       for (const std::string& reduction : words(flags.reductions))
         for (const std::string& density : words(flags.densities))
-          for (const int64_t bytes : sizes(flags)) {
-            CommGroup group{
-                parse_collective(collective), parse_dtype(dtype),     parse_reduction(reduction), bytes, flags.root,
-                density_of(density),          words(flags.algorithms)};
-            if (group.collective == Collective::barrier || group.collective == Collective::neighbour_exchange)
-              throw UsageError("[comm] {} moves no sizes to measure", collective);
-            check_group(group);
-            for (const std::string& algorithm : group.algorithms)
-              if (algorithm != "plain" && algorithm != "auto") registered<algorithms>(algorithm);
-            if (group.algorithms.empty()) group.algorithms = usual_algorithms(group, flags.communicator);
-            plan.groups.push_back(std::move(group));
-          }
+          for (const std::string& topology : collective == "neighbour_exchange" ? exchanges : none)
+            for (const int64_t bytes : sizes(flags)) {
+              CommGroup group{parse_collective(collective),
+                              parse_dtype(dtype),
+                              parse_reduction(reduction),
+                              bytes,
+                              flags.root,
+                              density_of(density),
+                              words(flags.algorithms),
+                              topology};
+              check_group(group, ranks);
+              if (group.algorithms.empty()) group.algorithms = usual_algorithms(group, flags.communicator);
+              plan.groups.push_back(std::move(group));
+            }
   return plan;
 }
 
@@ -237,7 +252,9 @@ RunCommand add_comm(CLI::App& program) {
                     show = "What to show";
   command
       ->add_option("collective", flags->collectives,
-                   "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, all_to_all")
+                   "allreduce, reduce_scatter, allgather, broadcast, reduce, gather, scatter, all_to_all, "
+                   "neighbour_exchange; send (from --root to the rank after it), send_receive (everyone to the next "
+                   "rank, from the one before), put, get (the same by one-sided windows)")
       ->capture_default_str();
   command->add_option("--bytes", flags->bytes, "Sizes: 8,4K,16M,1G; n blocks where there are blocks [1K,64K,4M]")
       ->group(what);
@@ -256,10 +273,14 @@ RunCommand add_comm(CLI::App& program) {
       ->capture_default_str();
   command
       ->add_option("--algorithm", flags->algorithms,
-                   "d5 list algorithms; plain: the library in a loop of its own; auto: as tuned here [all that can]")
+                   "d5 list algorithms; plain: the library in a loop of its own; auto: as tuned here; messages, "
+                   "windows: the communicator's own [all that can]")
       ->group(what);
   command->add_option("--ranks", flags->ranks, "Numbers of ranks")->group(what)->capture_default_str();
-  command->add_option("--root", flags->root, "Of broadcast, reduce, gather, scatter")
+  command->add_option("--root", flags->root, "Of broadcast, reduce, gather, scatter, send")
+      ->group(what)
+      ->capture_default_str();
+  command->add_option("--topology", flags->topologies, "Of neighbour_exchange: ring, torus")
       ->group(what)
       ->capture_default_str();
   command->add_option("--communicator", flags->communicator, "mpi or threads [mpi where it is there]")->group(how);
@@ -287,6 +308,7 @@ RunCommand add_comm(CLI::App& program) {
   command->footer(
       "Example: d5 comm allreduce,broadcast --ranks 2,4 --from 1K --to 16M --factor 16\n"
       "         d5 comm --suite deepbench --algorithm plain,library,segmented_ring\n"
+      "         d5 comm send,send_receive,neighbour_exchange,put,get --ranks 4 --topology ring,torus\n"
       "         d5 comm --density 0.001,0.01,0.1 --bytes 4M --communicator threads");
   return [flags] { return run_comm(*flags); };
 }

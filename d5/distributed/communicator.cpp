@@ -24,8 +24,8 @@ namespace {
 constexpr int stream_tag = 1, first_message_tag = 2;
 
 // Before anything was measured: few messages for short vectors, few bytes for long ones.
-std::array<std::vector<AlgorithmChoice>, 10> usual_choices() {
-  std::array<std::vector<AlgorithmChoice>, 10> all;
+std::array<std::vector<AlgorithmChoice>, collective_count> usual_choices() {
+  std::array<std::vector<AlgorithmChoice>, collective_count> all;
   const auto set = [&](Collective c, std::vector<AlgorithmChoice> choice) {
     all[static_cast<size_t>(c)] = std::move(choice);
   };
@@ -34,7 +34,9 @@ std::array<std::vector<AlgorithmChoice>, 10> usual_choices() {
   set(Collective::allgather, {{0, "segmented_ring"}});
   set(Collective::broadcast, {{0, "tree"}, {512 << 10, "segmented_ring"}});
   for (const Collective c : {Collective::reduce, Collective::gather, Collective::scatter}) set(c, {{0, "tree"}});
-  for (const Collective c : {Collective::all_to_all, Collective::neighbour_exchange}) set(c, {{0, "pairwise"}});
+  for (const Collective c : {Collective::all_to_all, Collective::neighbour_exchange, Collective::send,
+                             Collective::send_receive, Collective::put, Collective::get})
+    set(c, {{0, "pairwise"}});  // which says of put and get that they are a window's
   set(Collective::barrier, {{0, "recursive_doubling"}});
   return all;
 }

@@ -91,7 +91,7 @@ class Communicator {
  private:
   std::shared_ptr<Transport> transport_;
   std::shared_ptr<RequestStream> stream_;
-  std::array<std::vector<AlgorithmChoice>, 10> choices_;  // by collective
+  std::array<std::vector<AlgorithmChoice>, collective_count> choices_;  // by collective
 };
 
 // What kinds of communicators there are. `world` is called once in a process that is one rank of several.

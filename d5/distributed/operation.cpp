@@ -55,15 +55,23 @@ void with_stored_type(DType type, F&& f) {
 }
 
 bool has_blocks(Collective collective) {
-  return collective != Collective::allreduce && collective != Collective::broadcast && collective != Collective::reduce;
+  switch (collective) {
+    case Collective::reduce_scatter:
+    case Collective::allgather:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::all_to_all: return true;
+    default: return false;
+  }
 }
 
 }  // namespace
 
 const std::vector<std::string>& collective_names() {
   static const std::vector<std::string> names{
-      "allreduce", "reduce_scatter", "allgather",  "broadcast",          "reduce",
-      "gather",    "scatter",        "all_to_all", "neighbour_exchange", "barrier"};
+      "allreduce",  "reduce_scatter",     "allgather", "broadcast",    "reduce", "gather", "scatter",
+      "all_to_all", "neighbour_exchange", "send",      "send_receive", "put",    "get",    "barrier"};
+  static_assert(static_cast<size_t>(Collective::barrier) + 1 == collective_count);
   return names;
 }
 
@@ -117,7 +125,11 @@ double least_bytes_sent(const Operation& op, int ranks) {
     case Collective::allreduce: return 2.0 * (ranks - 1) * total;
     case Collective::gather:
     case Collective::scatter: return total * (ranks - 1) / ranks;
-    case Collective::neighbour_exchange: return total * ranks;
+    case Collective::neighbour_exchange:
+    case Collective::send_receive:
+    case Collective::put:
+    case Collective::get: return ranks > 1 ? total * ranks : 0;
+    case Collective::send: return ranks > 1 ? total : 0;
     case Collective::barrier: return 0;
     default: return (ranks - 1) * total;
   }

@@ -22,8 +22,13 @@ enum class Collective {
   scatter,
   all_to_all,
   neighbour_exchange,
+  send,
+  send_receive,
+  put,
+  get,
   barrier
 };
+constexpr size_t collective_count = 14;
 enum class Reduction { sum, mean, max };  // mean: of floats alone
 
 std::string_view name(Collective);
@@ -44,6 +49,10 @@ Reduction parse_reduction(std::string_view);
 //   scatter              (root) n blocks   block
 //   all_to_all           n blocks          n blocks
 //   neighbour_exchange   k blocks          k blocks: block i goes to and comes from neighbours[i]
+//   send                 (root) count      (the rank after it) count
+//   send_receive         count             count: to the rank after this one, from the one before it
+//   put                  count             the same, by the window of the rank after this one (transport.hpp)
+//   get                  count             count of the rank after this one, by its window
 // Input and output may be the same for allreduce, broadcast and reduce; otherwise they do not overlap. A mean, a
 // broadcast's result and all sums are the same bits on every rank.
 struct Operation {
@@ -65,7 +74,7 @@ int64_t output_elements(const Operation&, int ranks);
 int64_t total_bytes(const Operation&, int ranks);
 
 // Bytes that all ranks together must send, whatever the algorithm: a sum of n vectors that everyone needs costs 2 (n -
-// 1) vectors, one that is needed once, or one that everyone gets, n - 1.
+// 1) vectors, one that is needed once, or one that everyone gets, n - 1, one that goes to the next rank, n.
 double least_bytes_sent(const Operation&, int ranks);
 
 // destination = a + b, the greater one for max. In the storage type; 16-bit floats are added in float and rounded once.

@@ -2,6 +2,7 @@
 #include "d5/report/comm_table.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -18,7 +19,9 @@ using Json = nlohmann::json;
 std::string heading(const Record& record) {
   const Json& f = record.fields;
   std::string text = fmt::format("{} {}", f["collective"].get<std::string>(), f["dtype"].get<std::string>());
-  if (f["collective"] != "broadcast") text += " " + f["reduction"].get<std::string>();
+  static constexpr std::array reduced{"allreduce", "reduce", "reduce_scatter"};
+  if (std::ranges::find(reduced, f["collective"]) != reduced.end()) text += " " + f["reduction"].get<std::string>();
+  if (f.contains("topology")) text += " " + f["topology"].get<std::string>();
   text += fmt::format(", {} ranks, {}", f["ranks"].get<int>(), f["communicator"].get<std::string>());
   const std::string hosts = f.value("hosts", "");
   if (!hosts.empty()) text += " on " + hosts;

@@ -76,6 +76,24 @@ class Mpi(unittest.TestCase):
                                                              "recursive_doubling", "rabenseifner")}, passed)
             self.assertEqual({c for c, a in passed if a == "library"}, set(COLLECTIVES.split(",")))
 
+    def test_messages_neighbours_and_windows(self):
+        direct = ["send", "send_receive", "neighbour_exchange", "put", "get"]
+        for ranks, topologies in [("2", "ring"), ("4", "ring,torus")]:
+            result = run("comm", ",".join(direct), "--ranks", ranks, "--topology", topologies, "--bytes", "0,52,300000", "--json", *SHORT)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            passed = [r for r in records(result) if r["status"] == "passed"]
+            for what in direct:
+                rows = [r for r in passed if r["case"]["collective"] == what]
+                wanted = {"windows"} if what in ("put", "get") else {"plain", "library", "pairwise", "messages"}
+                self.assertEqual({r["case"]["algorithm"] for r in rows}, wanted)
+                self.assertTrue(all(r["bound"]["value"] > 0 for r in rows))
+            for r in passed:
+                if r["case"]["bytes"] == 300000 and "traffic" in r["details"]:
+                    sent = 300000 * (1 if r["case"]["collective"] == "send" else int(ranks))
+                    self.assertEqual(r["metrics"]["bytes_sent"]["median"], sent, r["case"])
+                if r["case"]["bytes"] > 0:
+                    self.assertEqual(r["metrics"]["algbw"]["median"], r["metrics"]["busbw"]["median"])
+
     def test_every_type_means_and_sparse(self):
         result = run("comm", "--ranks", "3", "--bytes", "4000", "--dtype", "f32,f64,bf16,f16,i8,i16,i32,i64,u8,u64",
                      "--algorithm", "library,ring,rabenseifner", "--json", *SHORT)
@@ -112,9 +130,9 @@ class Mpi(unittest.TestCase):
         os.kill(ranks[1], signal.SIGKILL)
         self.ends_naming_rank_1(process, 20)
 
-    def test_a_stopped_rank_is_found_in_own_algorithms_and_in_the_library(self):
-        for algorithm in ["segmented_ring", "library"]:
-            process, ranks = self.long_run("--bytes", "1M", "--algorithm", algorithm, "--time-limit", "2")
+    def test_a_stopped_rank_is_found_in_own_algorithms_in_the_library_and_in_windows(self):
+        for what, algorithm in [("allreduce", "segmented_ring"), ("allreduce", "library"), ("send", "plain"), ("put", "windows")]:
+            process, ranks = self.long_run(what, "--bytes", "1M", "--algorithm", algorithm, "--time-limit", "2")
             os.kill(ranks[1], signal.SIGSTOP)
             try:
                 self.ends_naming_rank_1(process, 30)
@@ -131,7 +149,9 @@ class Mpi(unittest.TestCase):
                             (("--from", "4M", "--to", "1K"), "above --to"), (("--bytes", "9999999999G"), "no number of bytes"),
                             (("--bytes", "100000G"), "GiB of this machine"), (("--suite", "deepbench", "--bytes", "8"), "its own sizes"),
                             (("--dtype", "bool"), "legal: f32"), (("--dtype", "i32", "--reduction", "sum,mean"), "the mean of i32"),
-                            (("--ranks-per-node", "-1"), "below 0")]:
+                            (("--ranks-per-node", "-1"), "below 0"), (("--topology", "star"), "ring"),
+                            (("neighbour_exchange", "--ranks", "3", "--topology", "torus"), "product of two numbers"),
+                            (("neighbour_exchange", "--ranks", "1"), "no neighbours"), (("barrier",), "moves no sizes")]:
             result = run("comm", *words, *SHORT)
             self.assertEqual(result.returncode, 2, words)
             self.assertIn(text, result.stderr)
@@ -143,4 +163,4 @@ if __name__ == "__main__":
     if not mpi or not shutil.which("mpirun"):
         print("skipped: no mpi")
         sys.exit(77)
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:], verbosity=2)

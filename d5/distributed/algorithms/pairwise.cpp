@@ -11,10 +11,19 @@ namespace {
 
 class Pairwise final : public Algorithm {
  public:
-  std::string about() const override { return "all_to_all and neighbour_exchange, pair by pair"; }
+  std::string about() const override { return "all_to_all, neighbours and messages, pair by pair"; }
   std::optional<std::string> why_not(const Operation& op, const Ranks&) const override {
-    if (op.collective == Collective::all_to_all || op.collective == Collective::neighbour_exchange) return {};
-    return fmt::format("it has no {}; it has all_to_all, neighbour_exchange", name(op.collective));
+    switch (op.collective) {
+      case Collective::all_to_all:
+      case Collective::neighbour_exchange:
+      case Collective::send:
+      case Collective::send_receive: return {};
+      case Collective::put:
+      case Collective::get: return fmt::format("{} is a window's, not an algorithm's", name(op.collective));
+      default:
+        return fmt::format("it has no {}; it has all_to_all, neighbour_exchange, send, send_receive",
+                           name(op.collective));
+    }
   }
   void run(const Operation& op, const Ranks& ranks) const override {
     const auto block = static_cast<size_t>(storage_bytes(op.dtype, op.count));
@@ -30,7 +39,13 @@ class Pairwise final : public Algorithm {
       for (Transfer& transfer : transfers) ranks.wait(transfer);
       return;
     }
-    const int n = ranks.size(), rank = ranks.rank();
+    const int n = ranks.size(), rank = ranks.rank(), next = (rank + 1) % n, before = (rank + n - 1) % n;
+    if (op.collective == Collective::send_receive) return ranks.exchange(next, in, block, before, out, block);
+    if (op.collective == Collective::send) {
+      if (rank == op.root) ranks.send_now(next, in, block);
+      if (before == op.root) ranks.receive_now(before, out, block);
+      return;
+    }
     if (block > 0) std::memcpy(out + at(rank), in + at(rank), block);
     for (int step = 1; step < n; ++step) {
       const int to = (rank + step) % n, from = (rank + n - step) % n;

@@ -52,6 +52,27 @@ TEST(CommCheck, reals_may_round_but_not_more) {
   });
 }
 
+// Two neighbours of a torus of four send blocks of their own: those of another, or in another order, are wrong.
+TEST(CommCheck, a_block_of_another_neighbour_is_found) {
+  const CommGroup group{.collective = Collective::neighbour_exchange, .bytes = 4000, .topology = "torus"};
+  run_ranks({.ranks = 4}, [&](Communicator& c) {
+    const std::vector<int> neighbours = neighbours_of(group, 4, c.rank());
+    ASSERT_EQ(neighbours,
+              (std::vector<int>{std::min(c.rank() ^ 1, c.rank() ^ 2), std::max(c.rank() ^ 1, c.rank() ^ 2)}));
+    Operation op = operation_of(group, 4, neighbours);
+    EXPECT_EQ(op.count, 500);
+    const CommCheck check(group, op, c.rank(), 4);
+    std::vector<float> input(1000), output(1000);
+    check.fill_exact(input.data());
+    op.input = input.data();
+    op.output = output.data();
+    c.run(op);
+    EXPECT_EQ(check.wrong_exact(output.data()), 0);
+    std::rotate(output.begin(), output.begin() + 500, output.end());
+    EXPECT_GT(check.wrong_exact(output.data()), 500);
+  });
+}
+
 TEST(CommBound, factors_and_times_are_those_of_the_books) {
   EXPECT_DOUBLE_EQ(bus_factor(Collective::allreduce, 4), 1.5);
   EXPECT_DOUBLE_EQ(bus_factor(Collective::all_to_all, 4), 0.75);
@@ -60,12 +81,17 @@ TEST(CommBound, factors_and_times_are_those_of_the_books) {
   EXPECT_NEAR(alpha_beta_bound(Collective::allreduce, 4, 1e8, 0, 8e-9), 1.2, 1e-12);
   EXPECT_NEAR(alpha_beta_bound(Collective::broadcast, 5, 0, 1e-6, 8e-9), 3e-6, 1e-15);
   EXPECT_EQ(alpha_beta_bound(Collective::allreduce, 1, 1e8, 1, 1), 0);
+  // Whoever sends to the next rank alone does not wait for more ranks; nccl-tests has the factor 1 for sendrecv, too.
+  EXPECT_NEAR(alpha_beta_bound(Collective::send_receive, 8, 1e6, 1e-6, 1e-9), 1.001e-3, 1e-12);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::send_receive, 4), 1);
+  EXPECT_DOUBLE_EQ(bus_factor(Collective::put, 4), 1);
 }
 
 TEST(CommPlan, survives_the_way_to_the_ranks) {
   CommPlan plan;
   plan.ranks = 3;
-  plan.groups = {{Collective::scatter, DType::bf16, Reduction::max, 12345, 2, 0.25, {"tree", "auto"}}};
+  plan.groups = {{Collective::scatter, DType::bf16, Reduction::max, 12345, 2, 0.25, {"tree", "auto"}},
+                 {.collective = Collective::neighbour_exchange, .topology = "torus"}};
   EXPECT_EQ(to_json(comm_plan_from_json(to_json(plan))), to_json(plan));
 }
 
@@ -103,6 +129,77 @@ TEST(CommRecords, a_plan_run_by_threads_becomes_records) {
   EXPECT_EQ(records[0].samples.time_s.size(), records[0].samples.start_s.size());
   EXPECT_THAT(records[3].rerun, testing::HasSubstr("d5 comm gather"));
   EXPECT_THAT(records[3].rerun, testing::HasSubstr("--root 1"));
+}
+
+// Bytes of all ranks: 1 message, n of them, n times two neighbours' blocks, and n puts or gets.
+TEST(CommRecords, messages_neighbours_and_windows_become_records) {
+  CommPlan plan;
+  plan.communicator = "threads";
+  plan.rounds = 2;
+  plan.slice_s = 0.001;
+  const communicators::Entry& entry = open_communicator("threads");
+  for (const int ranks : {1, 2, 4}) {
+    plan.ranks = ranks;
+    plan.groups = {
+        {.collective = Collective::send, .bytes = 400, .root = ranks - 1, .algorithms = {"pairwise", "messages"}},
+        {.collective = Collective::send_receive, .bytes = 400, .algorithms = {"pairwise", "messages"}},
+        {.collective = Collective::put, .bytes = 400, .algorithms = {"windows"}},
+        {.collective = Collective::get, .bytes = 400, .algorithms = {"windows"}}};
+    if (ranks > 1)
+      plan.groups.push_back({.collective = Collective::neighbour_exchange,
+                             .bytes = 400,
+                             .algorithms = {"pairwise", "messages"},
+                             .topology = "ring"});
+    std::vector<Json> told;
+    run_ranks({.ranks = ranks},
+              [&](Communicator& c) { run_comm_plan(c, entry, plan, [&](const Json& line) { told.push_back(line); }); });
+    for (const Record& record : comm_records(plan, {.fields = {{"ranks", ranks}}}, told)) {
+      ASSERT_EQ(record.status, "passed") << record.fields << record.reason;
+      const std::string what = record.fields["collective"];
+      for (const double time : record.samples.time_s) EXPECT_GT(time, 0) << what;
+      EXPECT_DOUBLE_EQ(record.metric("algbw")->median, record.metric("busbw")->median);
+      if (ranks == 1) continue;
+      EXPECT_TRUE(record.bound) << what;
+      EXPECT_DOUBLE_EQ(record.metric("bytes_sent")->median, what == "send" ? 400 : 400 * ranks) << what;
+      EXPECT_DOUBLE_EQ(record.details["traffic"]["over_least"], 1.0) << what;
+      EXPECT_EQ(record.fields.contains("topology"), what == "neighbour_exchange");
+    }
+  }
+}
+
+TEST(CommRecords, what_is_not_one_sided_has_no_windows) {
+  CommPlan plan;
+  plan.communicator = "threads";
+  plan.rounds = 1;
+  plan.groups = {{.collective = Collective::put, .bytes = 8, .algorithms = {"ring", "messages", "auto"}},
+                 {.collective = Collective::send, .bytes = 8, .algorithms = {"windows", "ring", "auto"}}};
+  const communicators::Entry& entry = open_communicator("threads");
+  std::vector<Json> told;
+  run_ranks({.ranks = 2},
+            [&](Communicator& c) { run_comm_plan(c, entry, plan, [&](const Json& line) { told.push_back(line); }); });
+  for (const Record& record : comm_records(plan, {.fields = {{"ranks", 2}}}, told)) {
+    EXPECT_EQ(record.status, "unsupported");
+    EXPECT_NE(record.reason, "");
+  }
+}
+
+// Two machines of two ranks: from 1 to 2 a message goes as far as the ping-pong did, from 0 to 1 it does not.
+TEST(CommRecords, a_message_within_a_machine_has_no_bound_of_the_network) {
+  CommPlan plan;
+  plan.ranks = 4;
+  for (const int root : {0, 1})
+    plan.groups.push_back({.collective = Collective::send, .bytes = 8, .root = root, .algorithms = {"messages"}});
+  const Json hello{
+      {"what", "hello"}, {"alpha_s", 1e-6}, {"beta_s_per_byte", 1e-9}, {"nodes", {0, 0, 1, 1}}, {"library", ""}};
+  std::vector<Json> told{hello};
+  for (const int group : {0, 1}) {
+    Json slice{{"what", "slice"}, {"group", group}, {"algorithm", "messages"}, {"round", 0}, {"wrong", 0}};
+    slice.update({{"last", {1, 0, 0, 0}}, {"time_s", {1e-3}}, {"end_s", {5.0}}});
+    told.push_back(slice);
+  }
+  const auto records = comm_records(plan, {.fields = Json::object()}, told);
+  EXPECT_FALSE(records[0].bound);
+  EXPECT_TRUE(records[1].bound);
 }
 
 // A root sends and goes on: without a barrier it is many calls ahead of a rank that is late for every one.

@@ -50,11 +50,14 @@ double expected(const Case& c, int rank, int ranks, int64_t i, bool unsigned_typ
     case Collective::broadcast: return at(c.root, i);
     case Collective::scatter: return at(c.root, rank * c.count + i);
     case Collective::all_to_all: return at(static_cast<int>(i / c.count), rank * c.count + i % c.count);
+    case Collective::send: return at(c.root, i);
+    case Collective::send_receive: return at((rank + ranks - 1) % ranks, i);
     default: return 0;
   }
 }
 
-bool has_output(const Case& c, int rank) {
+bool has_output(const Case& c, int rank, int ranks) {
+  if (c.collective == Collective::send) return rank == (c.root + 1) % ranks;
   return (c.collective != Collective::reduce && c.collective != Collective::gather) || rank == c.root;
 }
 
@@ -83,7 +86,7 @@ std::string run_case(Communicator& communicator, const Case& c, std::string_view
   op.output = output.data();
   if (const auto reason = communicator.why_not(op)) return *reason;
   communicator.run(op);
-  if (!has_output(c, rank)) return "";
+  if (!has_output(c, rank, ranks)) return "";
   for (int64_t i = 0; i < elements; ++i) {
     double wanted = expected(c, rank, ranks, i, is_unsigned);
     std::array<std::byte, 8> rounded{};  // a mean is rounded once
@@ -123,6 +126,7 @@ std::vector<Case> all_collectives(DType dtype, const std::vector<int64_t>& count
   for (const std::string& text : collective_names()) {
     const Collective collective = parse_collective(text);
     if (collective == Collective::barrier || collective == Collective::neighbour_exchange) continue;
+    if (collective == Collective::put || collective == Collective::get) continue;
     for (const int64_t count : counts) cases.push_back({collective, dtype, count});
   }
   return cases;

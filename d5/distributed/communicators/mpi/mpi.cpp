@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -96,13 +97,15 @@ int rank_in(MPI_Comm comm) {
 
 class MpiWindow final : public Window {
  public:
-  MpiWindow(MpiTransport& transport, void* data, size_t bytes) : transport_(transport) {
+  MpiWindow(MpiTransport& transport, std::shared_ptr<MpiWatch> watch, void* data, size_t bytes)
+      : transport_(transport), watch_(std::move(watch)) {
     check_mpi(MPI_Win_create(data, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, transport.communicator(), &window_),
               "MPI_Win_create");
     MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
     check_mpi(MPI_Win_lock_all(0, window_), "MPI_Win_lock_all");
   }
   ~MpiWindow() override {
+    if (std::uncaught_exceptions() > begun_among_) return;  // freeing would wait for a rank that is lost
     MPI_Win_unlock_all(window_);
     MPI_Win_free(&window_);
   }
@@ -119,12 +122,16 @@ class MpiWindow final : public Window {
               "MPI_Get");
   }
   void complete() override {
+    watch_->begin(transport_.time_limit());
     check_mpi(MPI_Win_flush_all(window_), "MPI_Win_flush_all");
     check_mpi(MPI_Win_sync(window_), "MPI_Win_sync");
+    watch_->end();
   }
 
  private:
   MpiTransport& transport_;
+  std::shared_ptr<MpiWatch> watch_;
+  const int begun_among_ = std::uncaught_exceptions();
   MPI_Win window_;
 };
 
@@ -368,11 +375,12 @@ std::unique_ptr<Transport> MpiTransport::split(int colour, int key) {
 }
 
 std::unique_ptr<Window> MpiTransport::expose(void* data, size_t bytes) {
-  return std::make_unique<MpiWindow>(*this, data, bytes);
+  return std::make_unique<MpiWindow>(*this, watch_, data, bytes);
 }
 
 std::optional<std::string> MpiTransport::why_no_library(const Operation& op) const {
-  if (op.collective == Collective::neighbour_exchange) return "MPI has neighbours of a topology, not of one call";
+  if (op.collective == Collective::put || op.collective == Collective::get)
+    return "the windows of d5 are those of the library; legal: windows";
   const bool in_pieces = op.collective == Collective::allreduce || op.collective == Collective::broadcast ||
                          op.collective == Collective::reduce;
   if (op.count > INT_MAX && !in_pieces)

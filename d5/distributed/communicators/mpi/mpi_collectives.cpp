@@ -50,6 +50,39 @@ Type type_of(DType dtype) {
   }
 }
 
+constexpr int tag = 0;  // of messages that are over before the call returns
+
+// To the next rank, from the one before; of a single sender only where it sends and where it arrives.
+void send_on(const Operation& op, MPI_Datatype type, MPI_Comm comm, int rank) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  if (op.collective == Collective::send) {
+    if (rank != op.root) next = MPI_PROC_NULL;
+    if (before != op.root) before = MPI_PROC_NULL;
+  }
+  const int count = static_cast<int>(op.count);
+  check_mpi(
+      MPI_Sendrecv(op.input, count, type, next, tag, op.output, count, type, before, tag, comm, MPI_STATUS_IGNORE),
+      "MPI_Sendrecv");
+}
+
+void swap_with_neighbours(const Operation& op, MPI_Datatype type, MPI_Comm comm) {
+  const size_t neighbours = op.neighbours.size();
+  const int count = static_cast<int>(op.count);
+  std::vector<MPI_Request> requests(2 * neighbours);
+  for (size_t i = 0; i < neighbours; ++i) {
+    const auto offset = static_cast<size_t>(storage_bytes(op.dtype, op.count)) * i;
+    check_mpi(MPI_Irecv(static_cast<std::byte*>(op.output) + offset, count, type, op.neighbours[i], tag, comm,
+                        &requests[2 * i]),
+              "MPI_Irecv");
+    check_mpi(MPI_Isend(static_cast<const std::byte*>(op.input) + offset, count, type, op.neighbours[i], tag, comm,
+                        &requests[2 * i + 1]),
+              "MPI_Isend");
+  }
+  check_mpi(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+}
+
 void one(const Operation& op, MPI_Comm comm, int rank) {
   const Type type = type_of(op.dtype);
   const MPI_Datatype t = type.datatype;
@@ -76,7 +109,11 @@ void one(const Operation& op, MPI_Comm comm, int rank) {
     case Collective::all_to_all:
       return check_mpi(MPI_Alltoall(op.input, count, t, op.output, count, t, comm), "MPI_Alltoall");
     case Collective::barrier: return check_mpi(MPI_Barrier(comm), "MPI_Barrier");
-    case Collective::neighbour_exchange: break;
+    case Collective::neighbour_exchange: return swap_with_neighbours(op, t, comm);
+    case Collective::send:
+    case Collective::send_receive: return send_on(op, t, comm, rank);
+    case Collective::put:
+    case Collective::get: break;
   }
   throw Error("[mpi] no {} by the library", name(op.collective));
 }
