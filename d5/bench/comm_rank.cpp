@@ -4,14 +4,13 @@
 // of what does not hold up all ranks (a root, neighbours, messages, windows), minus the latest that any left the
 // barrier before it.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 
 #include "d5/bench/comm.hpp"
 #include "d5/core/plugins.hpp"
 #include "d5/core/rng.hpp"
+#include "d5/distributed/rank_clock.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/quantile.hpp"
 
@@ -19,6 +18,8 @@ namespace d5 {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr double long_ago = -1e300;  // of a rank that is not asked
 
 template <class T>
 T over_ranks(Communicator& c, T mine, Reduction reduction) {
@@ -37,35 +38,6 @@ void swap_bytes(Communicator& c, int peer, bool first, void* data, size_t bytes)
   const auto send = [&] { c.send(peer, data, bytes).wait(); };
   const auto receive = [&] { c.receive(peer, data, bytes).wait(); };
   first ? (send(), receive()) : (receive(), send());
-}
-
-// What is added to this rank's clock to have rank 0's. Ranks of one kernel share a clock.
-double clock_offset(Communicator& c) {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  const auto id = static_cast<int64_t>(std::hash<std::string>{}(boot) >> 2);
-  const bool same = over_ranks(c, id, Reduction::max) == id && over_ranks(c, -id, Reduction::max) == -id;
-  if (over_ranks(c, static_cast<int64_t>(same ? 0 : 1), Reduction::max) == 0) return 0;
-  double offset = 0, best = 1e9;
-  for (int rank = 1; rank < c.size(); ++rank)
-    for (int i = 0; i < 50; ++i) {
-      double theirs = 0;
-      if (c.rank() == 0) {
-        c.receive(rank, &theirs, sizeof theirs).wait();
-        theirs = now_seconds();
-        c.send(rank, &theirs, sizeof theirs).wait();
-      } else if (c.rank() == rank) {
-        const double begin = now_seconds();
-        c.send(0, &theirs, sizeof theirs).wait();
-        c.receive(0, &theirs, sizeof theirs).wait();
-        const double end = now_seconds();
-        if (end - begin < best) {
-          best = end - begin;
-          offset = theirs - (begin + end) / 2;
-        }
-      }
-    }
-  return offset;
 }
 
 // alpha and beta from half of a round trip, between rank 0 and the first rank of another machine, if there is one.
@@ -92,14 +64,14 @@ Json ping_pong(Communicator& c) {
 
 class GroupRun {
  public:
-  GroupRun(Communicator& c, const communicators::Entry& entry, const CommPlan& plan, size_t number, double offset,
+  GroupRun(Communicator& c, const communicators::Entry& entry, const CommPlan& plan, size_t number, RankClock& clock,
            const Tell& tell)
       : c_(c),
         entry_(entry),
         plan_(plan),
         group_(plan.groups[number]),
         number_(number),
-        offset_(offset),
+        clock_(clock),
         tell_(tell),
         neighbours_(neighbours_of(group_, c.size(), c.rank())),
         op_(operation_of(group_, c.size(), neighbours_)),
@@ -255,13 +227,12 @@ class GroupRun {
       window_->complete();
     }
     if (takes_part()) return times;
-    for (auto* moments : {&times.begins, &times.ends}) std::ranges::fill(*moments, -HUGE_VAL);
+    for (auto* moments : {&times.begins, &times.ends}) std::ranges::fill(*moments, long_ago);
     return times;
   }
 
   // The latest of all ranks, by rank 0's clock.
   std::vector<double> latest(std::vector<double> times) {
-    for (double& time : times) time += offset_;
     std::vector<double> all(times.size());
     c_.run({.collective = Collective::allreduce,
             .input = times.data(),
@@ -308,7 +279,10 @@ class GroupRun {
     poison();
     c_.barrier();
     // The first one warms up: its end is where the second begins.
-    const Times times = go(a, static_cast<size_t>(iterations) + 1);
+    Times times = go(a, static_cast<size_t>(iterations) + 1);
+    clock_.read();
+    for (auto* moments : {&times.begins, &times.ends})
+      for (double& moment : *moments) moment = clock_.to_rank_0(moment);
     const int64_t bad = wrong(true);
     const std::vector<double> ends = latest(times.ends);
     std::vector<double> begins(ends.begin(), ends.end() - 1);
@@ -318,7 +292,7 @@ class GroupRun {
     }
     // Who was last, how often: the straggler.
     std::vector<int64_t> last(static_cast<size_t>(c_.size()));
-    for (size_t i = 1; i < ends.size(); ++i) last[static_cast<size_t>(c_.rank())] += times.ends[i] + offset_ == ends[i];
+    for (size_t i = 1; i < ends.size(); ++i) last[static_cast<size_t>(c_.rank())] += times.ends[i] == ends[i];
     c_.run({.collective = Collective::allreduce,
             .input = last.data(),
             .output = last.data(),
@@ -358,7 +332,7 @@ class GroupRun {
   const CommPlan& plan_;
   const CommGroup& group_;
   size_t number_;
-  double offset_;
+  RankClock& clock_;
   const Tell& tell_;
   std::vector<int> neighbours_;
   Operation op_;
@@ -382,13 +356,14 @@ void run_comm_plan(Communicator& c, const communicators::Entry& entry, const Com
   const auto mine = static_cast<int64_t>(std::stoull(hash.substr(0, 15), nullptr, 16));
   if (over_ranks(c, mine, Reduction::max) != mine || over_ranks(c, -mine, Reduction::max) != -mine)
     throw Error("[comm] rank {} was started with another plan than the others", c.rank());
-  const double offset = clock_offset(c);
+  RankClock clock(c);
   Json hello = ping_pong(c);
   hello.update({{"what", "hello"}, {"nodes", c.nodes()}, {"library", entry.about}});
   if (c.rank() == 0) tell(hello);
-  for (size_t g = 0; g < plan.groups.size(); ++g) GroupRun(c, entry, plan, g, offset, tell).run();
+  for (size_t g = 0; g < plan.groups.size(); ++g) GroupRun(c, entry, plan, g, clock, tell).run();
+  const Json clocks = clock.describe();
   c.barrier();
-  if (c.rank() == 0) tell({{"what", "done"}});
+  if (c.rank() == 0) tell({{"what", "done"}, {"clocks", clocks}});
 }
 
 }  // namespace d5

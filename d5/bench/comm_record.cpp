@@ -124,7 +124,7 @@ void add_figures(Record& record, const Told& told, const CommGroup& group, const
 std::vector<Record> comm_records(const CommPlan& plan, const CommRun& run, const std::vector<Json>& told) {
   std::map<std::pair<size_t, std::string>, Told> cases;
   std::vector<double> alphas, betas;
-  Json nodes, library;
+  Json nodes, library, clocks = Json::array();  // clocks: of each launch that came to its end
   int launch = -1;
   double begin = 0;
   for (const Json& line : told) {
@@ -135,6 +135,8 @@ std::vector<Record> comm_records(const CommPlan& plan, const CommRun& run, const
       betas.push_back(line["beta_s_per_byte"]);
       nodes = line["nodes"];
       library = line["library"];
+    } else if (line["what"] == "done") {
+      clocks.push_back(line["clocks"]);
     } else if (line.contains("algorithm")) {
       if (begin == 0 && line.contains("end_s"))
         begin = line["end_s"][0].get<double>() - line["time_s"][0].get<double>();
@@ -164,7 +166,7 @@ std::vector<Record> comm_records(const CommPlan& plan, const CommRun& run, const
       record.group = content_hash(shared.dump()).substr(0, 16);
       record.warnings = run.warnings;
       record.details = one.details;
-      record.details.update({{"library", library}, {"nodes", nodes}, {"launches", run.launches}});
+      record.details.update({{"library", library}, {"nodes", nodes}, {"launches", run.launches}, {"clocks", clocks}});
       if (one.status == "passed" && !one.samples.time_s.empty()) {
         const double alpha = median(alphas), beta = median(betas);
         record.details["ping_pong"] = {{"alpha_s", alpha}, {"beta_s_per_byte", beta}};

@@ -264,11 +264,13 @@ Outcome trained(TrainingFrame& trainer, const Run& run) {
   const double cpu_before = cpu_seconds();
   const TrainingResult result = trainer.run();
   const double cpu = cpu_seconds() - cpu_before;
-  if (run.trace) run.trace->write();
+  Json clocks;
+  if (run.trace) clocks = run.trace->write();
   if (result.resumed_at == 0) meters.end(result.samples);  // else the first part is not in it
   meters.report(details);
   details["training"] = to_json(result, quality);
   Json& training = details["training"];
+  if (!clocks.is_null()) training["clocks"] = clocks;
   if (run.communicator) training["scheme"] = scheme_json(settings.scheme, result, *run.communicator, training["step"]);
   if (run.communicator && run.fields.at("replay").get<bool>())
     stamp_replayed(cpu, run.fields.at("communicator") == "mpi", result, *run.communicator, details);

@@ -2,14 +2,13 @@
 #include "d5/bench/train_trace.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "d5/backends/wrapped_backend.hpp"
-#include "d5/distributed/communicator.hpp"
+#include "d5/distributed/rank_clock.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/report/trace.hpp"
 
@@ -21,30 +20,6 @@ using Json = nlohmann::json;
 constexpr Index traced_steps = 5, usual_first = 12;  // steps 13 to 17 overlap as most do (distributed/overlap.cpp)
 constexpr int tag = 8;
 
-// What the clock of `other` shows when that of rank 0 shows 0: by the shortest of some round trips. What is less than
-// half a trip cannot be told from none: ranks of one machine share a clock. On rank 0; others answer.
-double clock_offset(Communicator& communicator, int other) {
-  constexpr int trips = 32;
-  double best = 1e300, offset = 0;
-  for (int trip = 0; trip < trips; ++trip) {
-    double there = 0;
-    if (communicator.rank() == 0) {
-      const double begin = now_seconds();
-      communicator.send(other, &there, sizeof there, tag).wait();
-      communicator.receive(other, &there, sizeof there, tag).wait();
-      const double end = now_seconds();
-      if (end - begin >= best) continue;
-      best = end - begin;
-      offset = there - (begin + end) / 2;
-    } else {
-      communicator.receive(0, &there, sizeof there, tag).wait();
-      there = now_seconds();
-      communicator.send(0, &there, sizeof there, tag).wait();
-    }
-  }
-  return std::abs(offset) <= best / 2 ? 0 : offset;
-}
-
 }  // namespace
 
 class TrainTrace::Work final : public TrainingEvents, public Observer, public CommunicationListener {
@@ -52,6 +27,7 @@ class TrainTrace::Work final : public TrainingEvents, public Observer, public Co
   Work(const std::string& file, Communicator* communicator, Index steps)
       : communicator_(communicator), first_(steps >= usual_first + traced_steps ? usual_first : 0) {
     if (!communicator || communicator->rank() == 0) file_.emplace(file);
+    if (communicator) clock_.emplace(*communicator);
     thread_number();
     spans_.reserve(1 << 14);
     if (communicator) communicator->listen(this);
@@ -99,33 +75,35 @@ class TrainTrace::Work final : public TrainingEvents, public Observer, public Co
   }
 
   // ---- all ranks' together
-  void write() {
+  Json write() {
     watches_ = false;
+    Json clocks;
+    if (clock_) {
+      clock_->read();
+      for (TraceSpan& span : spans_) {
+        span.begin_s = clock_->to_rank_0(span.begin_s);
+        span.end_s = clock_->to_rank_0(span.end_s);
+      }
+      clocks = clock_->describe();
+    }
     std::ranges::stable_sort(spans_, [](const TraceSpan& a, const TraceSpan& b) {
       return a.begin_s != b.begin_s ? a.begin_s < b.begin_s : a.end_s > b.end_s;
     });
     const int ranks = communicator_ ? communicator_->size() : 1;
     const bool writes = file_.has_value();
     double origin = spans_.empty() ? 0 : spans_.front().begin_s;
-    std::vector<double> offsets(static_cast<size_t>(ranks));
-    for (int other = 1; other < ranks; ++other)
-      if (writes || communicator_->rank() == other)
-        offsets[static_cast<size_t>(other)] = clock_offset(*communicator_, other);
     std::vector<std::vector<TraceSpan>> all(static_cast<size_t>(ranks));
     if (writes) all[0] = spans_;
     for (int other = 1; other < ranks; ++other) {
       const auto place = static_cast<size_t>(other);
       all[place] = moved(other);
-      for (TraceSpan& span : all[place]) {
-        span.begin_s -= offsets[place];
-        span.end_s -= offsets[place];
-      }
       if (!all[place].empty()) origin = std::min(origin, all[place].front().begin_s);
     }
-    if (!writes) return;
+    if (!writes) return clocks;
     for (int rank = 0; rank < ranks; ++rank)
       file_->add(trace_events(all[static_cast<size_t>(rank)], origin, rank + 1, fmt::format("rank {}", rank),
                               {{1, "training"}, {2, "communication"}}));
+    return clocks;
   }
 
  private:
@@ -189,6 +167,7 @@ class TrainTrace::Work final : public TrainingEvents, public Observer, public Co
   Communicator* communicator_;
   Index first_;
   std::optional<TraceFile> file_;
+  std::optional<RankClock> clock_;
   std::atomic<bool> watches_{false};
   bool step_open_ = false;
   std::mutex mutex_;
@@ -271,6 +250,6 @@ TrainingEvents& TrainTrace::events() { return *work_; }
 std::unique_ptr<Backend> TrainTrace::watched(std::unique_ptr<Backend> inner) {
   return std::make_unique<WatchedBackend<Work>>(std::move(inner), work_);
 }
-void TrainTrace::write() { work_->write(); }
+Json TrainTrace::write() { return work_->write(); }
 
 }  // namespace d5
