@@ -11,6 +11,7 @@
 #include "d5/core/plugins.hpp"
 #include "d5/core/rng.hpp"
 #include "d5/distributed/rank_clock.hpp"
+#include "d5/distributed/tuned.hpp"
 #include "d5/measure/clock.hpp"
 #include "d5/measure/quantile.hpp"
 
@@ -140,7 +141,8 @@ class GroupRun {
     if (name == "auto" && !tuned_) {
       std::vector<int64_t> sizes;
       for (int64_t bytes = 1 << 10; bytes < 4 * group_.bytes && bytes <= 64 << 20; bytes *= 4) sizes.push_back(bytes);
-      c_.tune(op_.collective, op_.dtype, sizes.empty() ? std::vector<int64_t>{1 << 10} : sizes);
+      if (sizes.empty()) sizes.push_back(1 << 10);
+      choose_tuned(c_, op_.collective, op_.dtype, sizes, entry_.about, Timing::all);
       tuned_ = true;
     }
     return c_.why_not(op);

@@ -11,6 +11,7 @@
 #include "d5/bench/meters.hpp"
 #include "d5/bench/net_case.hpp"
 #include "d5/bench/timed_record.hpp"
+#include "d5/bench/train_algorithm.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/bench/train_data.hpp"
 #include "d5/bench/train_ranks.hpp"
@@ -243,6 +244,19 @@ class TrainBench final : public Bench {
     return target[wanted];
   }
 
+  // Of one rank there is nothing to reduce: the base of a scaling study has what its other cases have.
+  static void check_algorithm(const std::string& algorithm, const std::string& scheme) {
+    if (algorithm.empty()) return;
+    const std::vector<std::string> legal = algorithm_choices();
+    if (std::ranges::find(legal, algorithm) == legal.end())
+      as_field("algorithm", [&] { return fail_unknown("[train]", "algorithm", algorithm, legal), 0; });
+    for (const char* other : {"pssgd", "zero1", "qsgd", "asgd", "ssp", "hierarchical"})
+      if (scheme == other)
+        throw FieldError("algorithm", fmt::format("[train] algorithm: scheme {} has no all-reduce to choose one for; "
+                                                  "legal: with dsgd, compressed, sparcml, mavg, easgd, dpsgd",
+                                                  scheme));
+  }
+
   static void check_ranks(const Json& fields) {
     const Index ranks = fields.at("ranks"), all = batch_of_all_ranks(fields);
     const SchemeSettings scheme = as_field("scheme", [&] { return scheme_of(fields); });
@@ -255,6 +269,7 @@ class TrainBench final : public Bench {
         throw FieldError("link",
                          "[train] link: ranks that are threads need no network; legal: with --communicator mpi");
     }
+    check_algorithm(fields.at("algorithm"), ranks > 1 ? scheme.name : "");
     if (ranks == 1) return;
     if (const char* const launcher = std::getenv("D5_LAUNCHER"); launcher && fields.at("communicator") != "mpi")
       throw FieldError("communicator",

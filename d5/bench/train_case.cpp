@@ -122,6 +122,7 @@ const std::vector<CaseField>& train_fields() {
       {"optimizer", "momentum:learning_rate=0.01"},
       {"schedule", "constant"},
       {"scheme", ""},
+      {"algorithm", ""},
       {"ranks", 1},
       {"ranks_per_node", 0},
       {"link", ""},

@@ -9,6 +9,7 @@
 #include "d5/bench/fields.hpp"
 #include "d5/bench/meters.hpp"
 #include "d5/bench/progress.hpp"
+#include "d5/bench/train_algorithm.hpp"
 #include "d5/bench/train_case.hpp"
 #include "d5/bench/train_ranks.hpp"
 #include "d5/bench/train_replay.hpp"
@@ -258,6 +259,13 @@ Outcome trained(TrainingFrame& trainer, const Run& run) {
   }
   if (run.depth == Depth::build) return outcome;
 
+  Json algorithm;
+  if (run.communicator) algorithm = choose_algorithm(run.fields, trainer.parameters(), *run.communicator);
+  if (algorithm.contains("table") && algorithm["table"] == "" && run.communicator->rank() == 0)
+    details["warnings"].push_back(
+        "the tuned algorithms could not be kept in the user's cache: one that is resumed may take others, which round "
+        "otherwise");
+
   // Where there is a counter of energy, reading it twice costs nothing.
   Meters meters({.names = {run.fields.at("device") == "cpu" ? "energy" : "device_energy"}});
   meters.begin();
@@ -271,6 +279,7 @@ Outcome trained(TrainingFrame& trainer, const Run& run) {
   details["training"] = to_json(result, quality);
   Json& training = details["training"];
   if (!clocks.is_null()) training["clocks"] = clocks;
+  if (run.communicator) training["algorithm"] = algorithm;
   if (run.communicator) training["scheme"] = scheme_json(settings.scheme, result, *run.communicator, training["step"]);
   if (run.communicator && run.fields.at("replay").get<bool>())
     stamp_replayed(cpu, run.fields.at("communicator") == "mpi", result, *run.communicator, details);

@@ -91,6 +91,9 @@ const std::vector<std::pair<std::string, std::string>> field_help{
      "learned"},
     {"export", "write the trained network: FILE.onnx (raw pixels go in) or FILE.npz"},
     {"optimizer", "name and values: adam:learning_rate=0.001:beta1=0.9 (see 'd5 list optimizers')"},
+    {"algorithm",
+     "of all-reduce in dsgd, compressed, mavg, easgd, dpsgd and sparcml: one of 'd5 list algorithms', or auto: as "
+     "tuned here, which is done first where it was not yet [by size]"},
     {"scheme", "how ranks meet: dsgd:bucket_mb=1 [single; of several ranks dsgd] (see 'd5 list schemes')"},
     {"backend", "who computes it (see 'd5 list backends')"},
     {"seed", "of weights, order, augmentation and dropout; several: times over seeds"},

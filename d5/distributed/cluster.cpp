@@ -296,6 +296,7 @@ ClusterCommand in_cluster(const Cluster& cluster, int node, const std::vector<st
   result.command = {"ip", "netns", "exec", host, "unshare", "--uts", "sh", "-c", "hostname \"$0\"; exec \"$@\"", host};
   result.command.insert(result.command.end(), command.begin(), command.end());
   result.environment = {{"D5_CLUSTER_HOSTS", cluster.hosts()},
+                        {"D5_CLUSTER_RATE", cluster.options.rate},
                         // Open MPI 4 and 5: the agent instead of ssh, TCP alone, on the emulated network
                         {"OMPI_MCA_plm_rsh_agent", agent},
                         {"PRTE_MCA_plm_ssh_agent", agent},

@@ -286,6 +286,10 @@ void Communicator::choose(Collective collective, std::vector<AlgorithmChoice> ch
   choices_[static_cast<size_t>(collective)] = std::move(choice);
 }
 
+const std::vector<AlgorithmChoice>& Communicator::choices(Collective collective) const {
+  return choices_[static_cast<size_t>(collective)];
+}
+
 namespace {
 
 std::filesystem::path module_folder() {

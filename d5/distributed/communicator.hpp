@@ -82,8 +82,9 @@ class Communicator {
   // What start() takes where an operation names no algorithm; the same on all ranks.
   void choose(Collective, std::vector<AlgorithmChoice>);
   std::string_view chosen(const Operation&) const;
-  // Times every algorithm that can at these sizes and chooses the fastest of each: by all ranks at once.
-  std::vector<AlgorithmChoice> tune(Collective, DType, const std::vector<int64_t>& sizes);
+  const std::vector<AlgorithmChoice>& choices(Collective) const;
+  // Times every algorithm that can at this size: by all ranks at once, and the answer is the same on all of them.
+  std::string fastest(Collective, DType, int64_t bytes);
 
   Transport& transport();
   void listen(CommunicationListener*);  // null: nobody; while nothing is under way

@@ -11,12 +11,12 @@
 namespace d5 {
 namespace {
 
-constexpr std::array<std::string_view, 33> beside_what_is_measured{
-    "seed",           "backend",  "device",  "environment",   "threads",         "loader_threads", "dtype",
-    "math",           "layout",   "kernel",  "deterministic", "fallback",        "data",           "ranks",
-    "ranks_per_node", "scheme",   "link",    "communicator",  "accumulate",      "checkpoint",     "every",
-    "resume",         "restarts", "elastic", "from_ranks",    "rank_limit",      "time_limit",     "export",
-    "trace",          "events",   "price",   "trajectory",    "trajectory_every"};
+constexpr std::array<std::string_view, 34> beside_what_is_measured{
+    "seed",           "backend",  "device",  "environment",   "threads",          "loader_threads", "dtype",
+    "math",           "layout",   "kernel",  "deterministic", "fallback",         "data",           "ranks",
+    "ranks_per_node", "scheme",   "link",    "communicator",  "accumulate",       "checkpoint",     "every",
+    "resume",         "restarts", "elastic", "from_ranks",    "rank_limit",       "time_limit",     "export",
+    "trace",          "events",   "price",   "trajectory",    "trajectory_every", "algorithm"};
 
 bool may_change(const std::set<std::string>& free, const std::string& field) {
   return free.contains(field) || std::ranges::find(beside_what_is_measured, field) != beside_what_is_measured.end();

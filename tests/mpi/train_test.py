@@ -47,6 +47,47 @@ class Train(unittest.TestCase):
             self.assertEqual(by["mpi"], by["threads"])
             self.assertEqual(len(by["mpi"]), 9)
 
+    def test_algorithms_of_the_all_reduce(self):
+        for communicator in ["mpi", "threads"]:
+            with tempfile.TemporaryDirectory() as cache:
+                both = ["--ranks", "2", "--communicator", communicator]
+                names = ["ring", "tree", "rabenseifner", "auto", *(["library"] if communicator == "mpi" else [])]
+                usual, = self.records(*both)
+                self.assertEqual(usual["details"]["training"]["algorithm"]["used"][0], {"from_bytes": 0, "algorithm": "recursive_doubling"})
+                for again in [False, True]:
+                    result = train(*both, "--algorithm", ",".join(names), environment={"XDG_CACHE_HOME": cache})
+                    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                    for record in [r for r in map(json.loads, result.stdout.splitlines()) if r["kind"] == "train"]:
+                        training, name = record["details"]["training"], record["case"]["algorithm"]
+                        self.assertEqual(training["weights_hash"], usual["details"]["training"]["weights_hash"], name)
+                        self.assertEqual(training["algorithm"]["asked"], name)
+                        if name != "auto":
+                            self.assertEqual(training["algorithm"]["used"], [{"from_bytes": 0, "algorithm": name}])
+                            continue
+                        self.assertTrue(Path(training["algorithm"]["table"]).exists())
+                        self.assertEqual(training["algorithm"]["timed_sizes"] > 0, not again)
+                        used = training["algorithm"]["used"]
+                        self.assertTrue(not again or used == before, used)
+                        before = used
+        result = train("--ranks", "2", "--communicator", "threads", "--algorithm", "library")
+        self.assertIn("has no library", result.stdout)
+        for words, said in [(["--algorithm", "rign"], "ring"), (["--algorithm", "ring", "--scheme", "zero1"], "no all-reduce")]:
+            result = train("--ranks", "2", *words)
+            self.assertEqual(result.returncode, 2, result.stdout)
+            self.assertIn(said, result.stderr)
+
+    def test_what_d5_comm_found_is_what_a_training_takes(self):
+        with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
+            environment = {"XDG_CACHE_HOME": cache}
+            words = ["comm", "--ranks", "2", "--communicator", "mpi", "--bytes", "16K", "--algorithm", "auto", "--launches", "1"]
+            subprocess.run([d5, *words, "--rounds", "1", "--slice", "0.002", "--quiet", "-o", folder], check=True, timeout=120,
+                           stdout=subprocess.DEVNULL, env={**os.environ, **environment})
+            table, = Path(cache, "d5").glob("algorithms-*.json")
+            result = train("--ranks", "2", "--communicator", "mpi", "--algorithm", "auto", environment=environment)
+            record, = [r for r in map(json.loads, result.stdout.splitlines()) if r["kind"] == "train"]
+            self.assertEqual(record["details"]["training"]["algorithm"]["table"], str(table))
+            self.assertEqual(record["details"]["training"]["algorithm"]["timed_sizes"], 0)
+
     def test_a_search_spreads_its_trials_over_machines(self):
         recipe = """
 name = "spread"

@@ -2,7 +2,6 @@
 // Synchronous data parallel SGD: every rank steps with the mean of all gradients.
 //   g = 1/n sum_r g_r      p = update(p, g)
 // A bucket is reduced in place, where it lies in the arena, as soon as its last gradient is ready.
-#include "d5/distributed/algorithm.hpp"
 #include "d5/distributed/bucketed_scheme.hpp"
 
 namespace d5 {
@@ -11,14 +10,9 @@ namespace {
 class Dsgd final : public BucketedScheme {
  public:
   static constexpr const char* about = "synchronous: all step with the mean gradient, reduced during backward";
-  static std::vector<Parameter> parameters() {
-    return {bucket_parameter(), {"algorithm", "of the reduction; empty: as the communicator was tuned", ""}};
-  }
+  static std::vector<Parameter> parameters() { return {bucket_parameter()}; }
 
-  Dsgd(const Attributes& values, Communicator* communicator)
-      : BucketedScheme("dsgd", communicator, values), algorithm_(values.text("algorithm", "")) {
-    if (!algorithm_.empty()) registered<algorithms>(algorithm_);
-  }
+  Dsgd(const Attributes& values, Communicator* communicator) : BucketedScheme("dsgd", communicator, values) {}
 
  protected:
   Request reduce(size_t, Range range, std::byte* gradients) override {
@@ -27,8 +21,7 @@ class Dsgd final : public BucketedScheme {
                                  .output = gradients,
                                  .count = range.count,
                                  .dtype = dtype_,
-                                 .reduction = Reduction::mean,
-                                 .algorithm = algorithm_});
+                                 .reduction = Reduction::mean});
   }
   std::vector<Range> divide(const TrainingStart& start) override {
     dtype_ = start.parameters.compute_dtype();
@@ -37,7 +30,6 @@ class Dsgd final : public BucketedScheme {
   double least_bytes() const override { return dense_least_bytes(); }
 
  private:
-  std::string algorithm_;
   DType dtype_ = DType::f32;
 };
 

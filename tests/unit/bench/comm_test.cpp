@@ -101,6 +101,7 @@ TEST(CommPlan, sizes_of_blocks_are_of_all_ranks_together) {
 }
 
 TEST(CommRecords, a_plan_run_by_threads_becomes_records) {
+  setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), 1);  // auto keeps what it found
   CommPlan plan;
   plan.communicator = "threads";
   plan.ranks = 3;

@@ -121,24 +121,6 @@ TEST(Communicator, split_forms_groups_by_colour_in_the_order_of_keys) {
   });
 }
 
-TEST(Communicator, tuning_chooses_among_those_that_can_and_all_ranks_agree) {
-  std::vector<std::string> chosen(3);
-  run_ranks({.ranks = 3}, [&](Communicator& communicator) {
-    const auto choice = communicator.tune(Collective::allreduce, DType::f32, {1 << 10, 1 << 18});
-    ASSERT_FALSE(choice.empty());
-    EXPECT_EQ(choice[0].from_bytes, 0);
-    for (const AlgorithmChoice& row : choice)
-      chosen[static_cast<size_t>(communicator.rank())] += fmt::format("{} {};", row.from_bytes, row.algorithm);
-    std::vector<float> data(1000, 1.0f);
-    EXPECT_EQ(communicator.chosen(sum_of(data)), choice[0].algorithm);
-    communicator.run(sum_of(data));
-    EXPECT_EQ(data[999], 3.0f);
-    EXPECT_THROW(communicator.choose(Collective::allreduce, {{0, "rign"}}), UsageError);
-  });
-  EXPECT_EQ(chosen[0], chosen[1]);
-  EXPECT_EQ(chosen[0], chosen[2]);
-}
-
 TEST(Communicator, a_rank_that_throws_is_lost_to_the_others_and_named) {
   std::atomic<int> named{0};
   try {

@@ -112,7 +112,7 @@ TEST(RankCheckpoints, ABucketSizeThatWasChosenByTryingStays) {
   settings.stop.epochs = 10;  // 40 steps; a few sizes are tried for six steps each
   Copies copies(folder.file(""), copied.file("28"));
   settings.events.push_back(&copies);
-  const On on{.ranks = 4, .values = {{"bucket_mb", -1.0}, {"algorithm", std::string("ring")}}};
+  const On on{.ranks = 4, .values = {{"bucket_mb", -1.0}}, .algorithm = "ring"};
   const Trained whole = train(settings, on);
   settings.events.clear();
   settings.checkpoint.file = copied.file("28/a.d5c");

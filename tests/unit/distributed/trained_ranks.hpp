@@ -48,6 +48,7 @@ struct On {
   int ranks = 2, per_node = 0;
   std::string scheme = "dsgd";
   Attributes values = {};
+  std::string algorithm = {};  // of all-reduce; empty: by size
   std::function<void(int rank, TrainingSettings&)> change = {};
 };
 
@@ -73,6 +74,7 @@ inline Trained train(const TrainingSettings& settings, const On& on) {
     own.scheme = on.scheme;
     own.scheme_values = on.values;
     set_communicator(own, communicator);
+    if (!on.algorithm.empty()) communicator.choose(Collective::allreduce, {{0, on.algorithm}});
     if (on.change) on.change(communicator.rank(), own);
     std::unique_ptr<Backend> backend;
     {
