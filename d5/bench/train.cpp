@@ -140,6 +140,12 @@ std::string stopped_word(const std::string& why) {
   return std::ranges::find(own, why) == own.end() ? "event" : why;
 }
 
+void add_volume(const Json& scheme, Record& record) {
+  record.metrics.emplace_back("sent_per_step", plain("B", scheme["sent_bytes"]));
+  if (const double least = scheme.value("least_bytes", 0.0); least > 0)
+    record.metrics.emplace_back("sent_of_least", plain("1", scheme["sent_bytes"].get<double>() / least));
+}
+
 class TrainBench final : public Bench {
  public:
   Json complete(const Json& given) const override {
@@ -208,13 +214,10 @@ class TrainBench final : public Bench {
     add_drift(training, record);
     record.metrics.emplace_back("training_time", plain("s", training.at("seconds")));
     add_speed(record.details, training, record);
-    if (const Json scheme = training.value("scheme", Json::object()); scheme.contains("sent_bytes")) {
-      record.metrics.emplace_back("sent_per_step", plain("B", scheme["sent_bytes"]));
-      if (const double least = scheme.value("least_bytes", 0.0); least > 0)
-        record.metrics.emplace_back("sent_of_least", plain("1", scheme["sent_bytes"].get<double>() / least));
-      if (scheme.contains("hidden_share"))
-        record.metrics.emplace_back("hidden_share", plain("1", scheme["hidden_share"]));
-    }
+    const Json scheme = training.value("scheme", Json::object());
+    if (scheme.value("sent_bytes", Json()).is_number()) add_volume(scheme, record);
+    if (scheme.contains("hidden_share"))
+      record.metrics.emplace_back("hidden_share", plain("1", scheme["hidden_share"]));
     add_losses(training, record);
     add_costs(result, training, record);
     if (record.details.contains("memory") && record.details["memory"].contains("peak_bytes"))
@@ -249,7 +252,7 @@ class TrainBench final : public Bench {
     if (algorithm.empty()) return;
     const std::vector<std::string> legal = algorithm_choices();
     if (std::ranges::find(legal, algorithm) == legal.end())
-      as_field("algorithm", [&] { return fail_unknown("[train]", "algorithm", algorithm, legal), 0; });
+      as_field("algorithm", [&] { return fail_unknown("[all-reduce]", "algorithm", algorithm, legal), 0; });
     for (const char* other : {"pssgd", "zero1", "qsgd", "asgd", "ssp", "hierarchical"})
       if (scheme == other)
         throw FieldError("algorithm", fmt::format("[train] algorithm: scheme {} has no all-reduce to choose one for; "

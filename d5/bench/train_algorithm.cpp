@@ -4,6 +4,7 @@
 #include "d5/backends/backend.hpp"
 #include "d5/bench/progress.hpp"
 #include "d5/distributed/algorithm.hpp"
+#include "d5/distributed/communicators/threads.hpp"
 #include "d5/distributed/tuned.hpp"
 
 namespace d5 {
@@ -11,9 +12,19 @@ namespace d5 {
 using Json = nlohmann::json;
 
 std::vector<std::string> algorithm_choices() {
+  Scratch scratch;
+  const auto alone = thread_transports(1, 0).front();
+  const Ranks ranks(*alone, scratch, 0);
   std::vector<std::string> names = registry_names(algorithms::kind);
+  std::erase_if(names, [&](const std::string& name) {  // whether there is a library is said when it is run
+    return name != "library" && registered<algorithms>(name)->why_not({.collective = Collective::allreduce}, ranks);
+  });
   names.push_back("auto");
   return names;
+}
+
+bool sends_by_library(const Json& chosen) {
+  return std::ranges::any_of(chosen.at("used"), [](const Json& row) { return row.at("algorithm") == "library"; });
 }
 
 Json choose_algorithm(const Json& fields, const ParameterSet& set, Communicator& communicator) {

@@ -16,4 +16,6 @@ std::vector<std::string> algorithm_choices();  // that a case may name, beside n
 // cannot.
 nlohmann::json choose_algorithm(const nlohmann::json& fields, const ParameterSet&, Communicator&);
 
+bool sends_by_library(const nlohmann::json& chosen);  // of that answer: at some size
+
 }  // namespace d5

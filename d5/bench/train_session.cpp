@@ -281,6 +281,10 @@ Outcome trained(TrainingFrame& trainer, const Run& run) {
   if (!clocks.is_null()) training["clocks"] = clocks;
   if (run.communicator) training["algorithm"] = algorithm;
   if (run.communicator) training["scheme"] = scheme_json(settings.scheme, result, *run.communicator, training["step"]);
+  if (run.communicator && sends_by_library(algorithm)) {  // what that sends inside is not known
+    training["scheme"]["sent_bytes"] = nullptr;
+    for (Json& rank : training["scheme"]["ranks"]) rank["sent_bytes"] = nullptr;
+  }
   if (run.communicator && run.fields.at("replay").get<bool>())
     stamp_replayed(cpu, run.fields.at("communicator") == "mpi", result, *run.communicator, details);
   if (!result.means.seconds.empty()) details["step_seconds"] = result.means.seconds;

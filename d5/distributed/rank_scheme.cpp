@@ -38,6 +38,7 @@ RankScheme::RankScheme(std::string name, Communicator* communicator)
                                            name_)) {}
 
 void RankScheme::begin_training(const TrainingStart& start) {
+  aside_bytes_ = sent_bytes();  // of tuning, and what else went before
   ParameterSet& set = start.parameters;
   if (!set.masters(set.all()).memory().is_host())
     throw UsageError("{} exchanges what lies on the host; these parameters are on a device", place());

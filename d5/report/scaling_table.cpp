@@ -138,7 +138,9 @@ std::string scaling_text(std::span<const Record> records, bool colour) {
       for (Cell cell :
            {Cell{std::to_string(ranks)}, Cell{rate_text(runs)}, Cell{fmt::format("{:.2f}", rate / base_rate)},
             Cell{fmt::format("{:.0f} %", 100 * rate / base_rate / more)}, Cell{quality_text(runs)},
-            Cell{fmt::format("{:.3g} MB", median_metric(runs, "sent_per_step") * 1e-6)},
+            Cell{runs.front()->metric("sent_per_step")
+                     ? fmt::format("{:.3g} MB", median_metric(runs, "sent_per_step") * 1e-6)
+                     : "-"},
             Cell{least > 0 ? fmt::format("{:.2f} x", least) : "-"}, Cell{input_text(*runs.front())},
             Cell{hidden_text(*runs.front())}, Cell{straggler_text(*runs.front())}})
         cells.push_back(std::move(cell));

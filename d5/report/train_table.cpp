@@ -60,8 +60,8 @@ std::vector<Cell> step_cells(const Json& step, const std::vector<Part>& parts) {
   return cells;
 }
 
-const std::vector<const char*> shown_fields{"dataset", "backend", "optimizer",      "batch", "threads",
-                                            "scheme",  "link",    "ranks_per_node", "ranks", "seed"};
+const std::vector<const char*> shown_fields{"dataset",   "backend", "optimizer",      "batch", "threads", "scheme",
+                                            "algorithm", "link",    "ranks_per_node", "ranks", "seed"};
 
 std::string table_of(const std::string& network, const std::vector<const Record*>& records, bool colour) {
   const std::string quality = quality_name(*records.front());

@@ -42,6 +42,10 @@ class Library(unittest.TestCase):
         self.assertEqual({r["reason"] for r in records if r["status"] not in ("passed", "unsupported")}, set())
         passed = {r["case"]["algorithm"] for r in records if r["status"] == "passed"}
         self.assertLessEqual({"plain", "library", "ring", "rabenseifner", "tree"}, passed)
+        direct = self.records("comm", "send,send_receive,neighbour_exchange,put,get", "--ranks", "2", "--bytes", "0,52,300000", "--launches",
+                              "1", "--rounds", "1", "--slice", "0.002")
+        self.assertEqual({(r["case"]["collective"], r["reason"]) for r in direct if r["status"] not in ("passed", "unsupported")}, set())
+        self.assertLessEqual({"plain", "library", "messages", "windows"}, {r["case"]["algorithm"] for r in direct if r["status"] == "passed"})
         self.assertRegex(records[0]["details"]["library"], r"^MPICH \d" if "HYDRA" in version else r"^Open MPI v\d")
 
     def test_processes_and_threads_give_the_same_bits(self):

@@ -61,6 +61,11 @@ class Train(unittest.TestCase):
                         training, name = record["details"]["training"], record["case"]["algorithm"]
                         self.assertEqual(training["weights_hash"], usual["details"]["training"]["weights_hash"], name)
                         self.assertEqual(training["algorithm"]["asked"], name)
+                        used = {row["algorithm"] for row in training["algorithm"]["used"]}
+                        if "library" in used:  # what it sends is not known
+                            self.assertNotIn("sent_per_step", record["metrics"])
+                        else:  # two ranks send the least, whatever the algorithm; what tuning sent is not the training's
+                            self.assertAlmostEqual(record["metrics"]["sent_of_least"]["median"], 1.0, delta=0.05)
                         if name != "auto":
                             self.assertEqual(training["algorithm"]["used"], [{"from_bytes": 0, "algorithm": name}])
                             continue
@@ -71,7 +76,7 @@ class Train(unittest.TestCase):
                         before = used
         result = train("--ranks", "2", "--communicator", "threads", "--algorithm", "library")
         self.assertIn("has no library", result.stdout)
-        for words, said in [(["--algorithm", "rign"], "ring"), (["--algorithm", "ring", "--scheme", "zero1"], "no all-reduce")]:
+        for words, said in [(["--algorithm", "rign"], "ring"), (["--algorithm", "pairwise"], "tree, auto"), (["--algorithm", "ring", "--scheme", "zero1"], "no all-reduce")]:
             result = train("--ranks", "2", *words)
             self.assertEqual(result.returncode, 2, result.stdout)
             self.assertIn(said, result.stderr)

@@ -32,6 +32,13 @@ TEST(ScalingTable, OneStudyNamesItsBase) {
   EXPECT_THAT(text, ContainsRegex("4 +150 +1.50 +75 % +- +2 MB"));
 }
 
+// Where a library's own algorithms reduce nobody knows what they send.
+TEST(ScalingTable, BytesThatAreNotKnownAreNone) {
+  std::vector records{run("", 2, 100), run("", 4, 150)};
+  for (Record& record : records) record.metrics.pop_back();
+  EXPECT_THAT(scaling_text(records, false), ContainsRegex("4 +150 +1.50 +75 % +- +- +- "));
+}
+
 TEST(ScalingTable, RowsCarryTheirAccuracyAndTheIntervalOfTheRate) {
   std::vector records{run("", 1, 100), run("", 2, 150), run("", 4, 290)};
   for (Record& record : records) {
