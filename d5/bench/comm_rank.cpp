@@ -84,8 +84,6 @@ class GroupRun {
     op_.input = op_.collective == Collective::broadcast ? output_.data() : input_.data();
     op_.output = output_.data();
     op_.divisor = c.size();
-    if (op_.collective == Collective::put) window_ = c.expose(output_.data(), output_.size());
-    if (op_.collective == Collective::get) window_ = c.expose(input_.data(), input_.size());
   }
 
   void run() {
@@ -123,7 +121,7 @@ class GroupRun {
       return fmt::format("fewer than one element for each of {} ranks", c_.size());
     const bool one_sided = op_.collective == Collective::put || op_.collective == Collective::get;
     if (name == "windows") {
-      if (one_sided) return {};
+      if (one_sided) return why_no_window();
       return fmt::format("{} is not one-sided; windows have put, get", d5::name(op_.collective));
     }
     if (name == "messages") {
@@ -146,6 +144,22 @@ class GroupRun {
       tuned_ = true;
     }
     return c_.why_not(op);
+  }
+
+  // Opens it where it can be had; whether it can is found out by trying, and said by all ranks or none.
+  std::optional<std::string> why_no_window() {
+    std::string reason;
+    const bool put = op_.collective == Collective::put;
+    try {
+      window_ = c_.expose(put ? output_.data() : input_.data(), put ? output_.size() : input_.size());
+    } catch (const RankLost&) {
+      throw;
+    } catch (const Error& error) {
+      reason = error.what();
+    }
+    if (over_ranks(c_, static_cast<int64_t>(window_ ? 0 : 1), Reduction::max) == 0) return {};
+    window_.reset();
+    return reason.empty() ? "another rank has no window" : reason;
   }
 
   void poison() {

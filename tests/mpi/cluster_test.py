@@ -55,6 +55,15 @@ class Cluster(unittest.TestCase):
         self.assertEqual(run("exec", "--name", NAME, "--node", "1", "--", "hostname").stdout, "d5t51\n")
         self.assertEqual(run("exec", "--name", NAME, "--", "sh", "-c", "exit 7").returncode, 7)
         if has_mpi():
+            result = run("exec", "--name", NAME, "--", d5, "comm", "put", "--ranks", "2", "--bytes", "1M", "--launches", "1", "--rounds", "1",
+                         "--slice", "0.01", "--quiet", "--json", "-o", "/tmp/d5-cluster-test")
+            put = json.loads(result.stdout.splitlines()[1])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            if put["status"] == "passed":  # where the library can over TCP
+                self.assertLess(put["metrics"]["busbw"]["median"], 1.4e8)
+            else:
+                self.assertEqual(put["status"], "unsupported")
+                self.assertIn("has no windows between these machines", put["reason"])
             result = run("exec", "--name", NAME, "--", d5, "comm", "--ranks", "2", "--bytes", "8M", "--algorithm", "plain,ring",
                          "--launches", "1", "--rounds", "1", "--slice", "0.2", "--quiet", "--json", "-o", "/tmp/d5-cluster-test")
             self.assertEqual(result.returncode, 0, result.stderr)

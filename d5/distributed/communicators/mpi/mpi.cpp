@@ -95,12 +95,35 @@ int rank_in(MPI_Comm comm) {
   return rank;
 }
 
+// "Open MPI v4.1.4, package: ..." and "MPICH Version:      5.0.2\n..." without what follows, in single spaces.
+std::string library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string all(text, static_cast<size_t>(length)), version;
+  std::istringstream words(all.substr(0, all.find_first_of(",\n")));
+  for (std::string word; words >> word;)
+    if (word != "Version:") version += (version.empty() ? "" : " ") + word;
+  return version;
+}
+
+int class_of(int code) {
+  int kind = 0;
+  MPI_Error_class(code, &kind);
+  return kind;
+}
+
 class MpiWindow final : public Window {
  public:
   MpiWindow(MpiTransport& transport, std::shared_ptr<MpiWatch> watch, void* data, size_t bytes)
       : transport_(transport), watch_(std::move(watch)) {
-    check_mpi(MPI_Win_create(data, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, transport.communicator(), &window_),
-              "MPI_Win_create");
+    watch_->begin(transport_.time_limit());
+    const int code =
+        MPI_Win_create(data, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, transport.communicator(), &window_);
+    watch_->end();
+    if (code != MPI_SUCCESS && class_of(code) == MPI_ERR_WIN)
+      throw Error("[mpi] {} has no windows between these machines: {}", library_version(), text_of(code));
+    check_mpi(code, "MPI_Win_create");
     MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
     check_mpi(MPI_Win_lock_all(0, window_), "MPI_Win_lock_all");
   }
@@ -144,18 +167,6 @@ using Revoke = int (*)(MPI_Comm);
 using Shrink = int (*)(MPI_Comm, MPI_Comm*);
 Revoke revoke_function() { return reinterpret_cast<Revoke>(dlsym(RTLD_DEFAULT, "MPIX_Comm_revoke")); }
 Shrink shrink_function() { return reinterpret_cast<Shrink>(dlsym(RTLD_DEFAULT, "MPIX_Comm_shrink")); }
-
-// "Open MPI v4.1.4, package: ..." and "MPICH Version:      5.0.2\n..." without what follows, in single spaces.
-std::string library_version() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  std::string all(text, static_cast<size_t>(length)), version;
-  std::istringstream words(all.substr(0, all.find_first_of(",\n")));
-  for (std::string word; words >> word;)
-    if (word != "Version:") version += (version.empty() ? "" : " ") + word;
-  return version;
-}
 
 bool is_revoked([[maybe_unused]] int kind) {
 #if defined(MPI_ERR_REVOKED)
@@ -324,8 +335,7 @@ bool MpiTransport::done(Transfer& transfer) {
   MPI_Status status;
   const int code = MPI_Test(&request, &flag, &status);
   if (code != MPI_SUCCESS) {
-    int kind = 0;
-    MPI_Error_class(code, &kind);
+    const int kind = class_of(code);
     transfer.handle = 0;
     if (kind == MPI_ERR_TRUNCATE)
       throw Error(
