@@ -334,7 +334,7 @@ const Batch* Loader::Work::next() {
   while (!given) {
     std::unique_lock lock(mutex_);
     released_ += lent_;
-    // On the only core there is nothing is won by another thread that reads small batches meanwhile.
+    // On the only core nothing is won by another thread that reads small batches meanwhile.
     if (lent_ && idle_ > 0 && !(cores_ == 1 && quick())) {
       lock.unlock();
       claimable_.notify_all();
