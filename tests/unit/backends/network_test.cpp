@@ -218,6 +218,16 @@ TEST_F(Networks, SliceAndPadWorkInTheOrderTheyMeet) {
   EXPECT_THAT(conversions, testing::ElementsAre("x to channels last", "Conv10.y (channels last) to row-major"));
 }
 
+TEST_F(Networks, CausalAttentionHasNoReferenceKernel) {
+  small::Builder b("causal");
+  const Shape heads{2, 3, 16, 16};
+  const Graph graph = b.finish({b.node("Attention", {b.input("q", heads), b.input("k", heads), b.input("v", heads)},
+                                       {{"is_causal", int64_t{1}}})});
+  ParameterSet parameters;
+  for (const auto& [name, kernel] : open_backend("onednn")->compile(graph, parameters, training())->kernels())
+    EXPECT_THAT(kernel, testing::Not(testing::HasSubstr("ref"))) << name;
+}
+
 // 1003 x 2111 weights are more than 8 MiB, and neither size fills whole registers or groups of rows.
 TEST_F(Networks, OneSampleTimesLargeWeightsAgreesWithTheReference) {
   small::Builder b("wide");
