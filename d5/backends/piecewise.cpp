@@ -252,8 +252,9 @@ class Joiner {
       const auto maker = maker_.find(name);
       if (maker == maker_.end() || !is_inside(name)) return {};
       const Node& part = graph_.nodes[maker->second];
+      if (part.op != "Conv") return {};
       const auto source = maker_.find(part.inputs[0]);
-      if (part.op != "Conv" || source == maker_.end() || !is_inside(part.inputs[0])) return {};
+      if (source == maker_.end() || !is_inside(part.inputs[0])) return {};
       if (specs_.at(part.inputs[0]).dtype != DType::f32) return {};
       if (found.split == SIZE_MAX) found.split = source->second;
       if (source->second != found.split || !same_work(part, graph_.nodes[*first_of(found, maker->second)])) return {};

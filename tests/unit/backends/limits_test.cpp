@@ -187,6 +187,19 @@ TEST(Limits, ConvolutionsInPiecesAreOneStepEach) {
       }
 }
 
+// A Concat of what nodes without inputs make is no division.
+TEST(Limits, AConcatOfConstantsIsNotTakenForPieces) {
+  const auto one = std::make_shared<const Tensor>(Tensor::from<float>({1}, std::vector<float>{1}));
+  Graph graph{.name = "g", .inputs = {{.name = "x", .spec = {DType::f32, {2}}}}, .outputs = {"a", "b", "y"}};
+  graph.nodes = {
+      {.op = "Split", .name = "s", .inputs = {"x"}, .outputs = {"a", "b"}, .attributes = {{"num_outputs", 2}}},
+      {.op = "Constant", .name = "c", .outputs = {"one"}, .attributes = {{"value", one}}},
+      {.op = "Constant", .name = "d", .outputs = {"two"}, .attributes = {{"value", one}}},
+      {.op = "Concat", .name = "j", .inputs = {"one", "two"}, .outputs = {"y"}, .attributes = {{"axis", 0}}}};
+  for (const std::string& backend : kernel_backends())
+    EXPECT_FALSE(open_backend(backend)->why_not(graph, {})) << backend;
+}
+
 TEST(Limits, PiecesNeedLessScratchMemory) {
   if (kernel_backends().size() < 2) GTEST_SKIP() << "onednn is off";
   const Graph graph = small::residual(true, 8, 32);
