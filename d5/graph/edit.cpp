@@ -261,10 +261,36 @@ InlinedBody inlined_body(const Graph& body, const std::vector<std::string>& inpu
 }
 
 Graph rename_captured(const Graph& body, const std::map<std::string, std::string>& names) {
+  const std::set<std::string> own = defined_values(body);
+  std::set<std::string> taken = captured_values(body);
+  std::map<std::string, std::string> wanted;
+  for (const std::string& value : taken)
+    if (const auto found = names.find(value); found != names.end()) wanted.insert(*found);
+  for (const auto& [from, to] : names) taken.insert(to);
+  taken.insert(own.begin(), own.end());
+  // A value of the body's own that is called as one from outside shall be would hide it: it takes another name.
+  std::map<std::string, std::string> moved;
+  for (const auto& [from, to] : wanted)
+    if (!to.empty() && own.contains(to) && !moved.contains(to))
+      for (size_t i = 2; !moved.contains(to); ++i)
+        if (std::string name = fmt::format("{}_{}", to, i); taken.insert(name).second) moved[to] = name;
+  const auto move = [&](std::string& name) {
+    if (const auto found = moved.find(name); found != moved.end()) name = found->second;
+  };
+  wanted.insert(moved.begin(), moved.end());
+
   Graph result = body;
-  auto wanted = names;
-  for (const std::string& own : defined_values(body)) wanted.erase(own);
-  for (Node& node : result.nodes) rename_reads(node, wanted);
+  for (GraphInput& input : result.inputs) move(input.name);
+  for (auto* tensors : {&result.constants, &result.initial})
+    for (const auto& [from, to] : moved)
+      if (auto tensor = tensors->extract(from)) {
+        tensor.key() = to;
+        tensors->insert(std::move(tensor));
+      }
+  for (Node& node : result.nodes) {
+    rename_reads(node, wanted);
+    for (std::string& output : node.outputs) move(output);
+  }
   for (std::string& output : result.outputs)
     if (const auto found = wanted.find(output); found != wanted.end()) output = found->second;
   return result;

@@ -90,6 +90,25 @@ TEST(Edit, BodiesReadWhatIsAroundThem) {
   EXPECT_THAT(graph.nodes[1].attributes.graph("else_branch")->nodes[0].inputs, ElementsAre("b", "own"));
 }
 
+// `a` becomes `r`, which the body has of its own: that one gives way, or the body would read itself.
+TEST(Edit, NamesFromOutsideAreNotHiddenByABodysOwn) {
+  Graph inner = *with_body().nodes[0].attributes.graph("then_branch");
+  const Graph first = rename_captured(inner, {{"a", "r"}});
+  EXPECT_THAT(first.nodes[0].inputs, ElementsAre("r", "own"));
+  EXPECT_THAT(first.nodes[0].outputs, ElementsAre("r_2"));
+  EXPECT_THAT(first.outputs, ElementsAre("r_2"));
+  const Graph second = rename_captured(inner, {{"a", "own"}});
+  EXPECT_THAT(second.nodes[0].inputs, ElementsAre("own", "own_2"));
+  EXPECT_TRUE(second.constants.contains("own_2"));
+  EXPECT_FALSE(second.constants.contains("own"));
+  // Seen from a body around it, the name from outside passes through.
+  Graph middle{.name = "middle", .inputs = {input("own", {2})}, .outputs = {"z"}};
+  middle.nodes = {node("If", {"c"}, {"z"}, {{"then_branch", std::make_shared<const Graph>(inner)}})};
+  const Graph third = rename_captured(middle, {{"a", "own"}});
+  EXPECT_EQ(third.inputs[0].name, "own_2");
+  EXPECT_THAT(third.nodes[0].attributes.graph("then_branch")->nodes[0].inputs, ElementsAre("own", "own_3"));
+}
+
 TEST(Edit, SortsAndNamesCycles) {
   Graph graph = chain();
   std::ranges::reverse(graph.nodes);
