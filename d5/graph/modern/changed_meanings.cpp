@@ -9,7 +9,7 @@ namespace {
 void matrix_softmax(Rewrite& r) {
   const int64_t axis = r.node.attributes.integer("axis", 1);
   const std::string x = r.input(0);
-  if (const auto rank = static_cast<int64_t>(r.rank(x)); axis == -1 || axis == rank - 1) {
+  if (axis == -1 || (r.is_known(x) && axis == static_cast<int64_t>(r.rank(x)) - 1)) {
     r.node.attributes.set("axis", int64_t{-1});
     return;
   }

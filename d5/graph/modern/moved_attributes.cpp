@@ -10,7 +10,7 @@ void clip(Rewrite& r) {
     if (!r.node.attributes.has(attribute)) continue;
     const double bound = r.node.attributes.real(attribute, 0);
     r.node.attributes.erase(attribute);
-    r.set_input(input, r.constant(Tensor::scalar(bound, r.dtype(r.input(0)))));
+    r.set_input(input, r.number_like(bound, r.input(0)));
   }
 }
 
@@ -18,7 +18,7 @@ void clip(Rewrite& r) {
 void dropout(Rewrite& r) {
   const bool training = r.version < 7 && !r.node.attributes.flag("is_test", false);
   const double ratio = r.node.attributes.real("ratio", 0.5);
-  if (r.version < 10) r.after("Cast", 1, {}, {{"to", std::string(name(r.dtype(r.input(0))))}});
+  if (r.version < 10) r.after("CastLike", 1, {r.input(0)});
   r.node.attributes = {};
   r.set_input(1, r.constant(Tensor::scalar(ratio, DType::f32)));
   if (training) r.set_input(2, r.constant(Tensor::from<bool>({}, {true})));
@@ -28,7 +28,7 @@ void pad(Rewrite& r) {
   if (!r.move_to_input("pads", 1)) r.move_to_input("paddings", 1);
   const double value = r.node.attributes.real("value", 0);
   r.node.attributes.erase("value");
-  if (value != 0) r.set_input(2, r.constant(Tensor::scalar(value, r.dtype(r.input(0)))));
+  if (value != 0) r.set_input(2, r.number_like(value, r.input(0)));
 }
 
 void axes(Rewrite& r) { r.move_to_input("axes", 1); }

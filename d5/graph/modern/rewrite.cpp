@@ -52,6 +52,11 @@ void Rewrite::after(const std::string& op, size_t output, std::vector<std::strin
                     .attributes = std::move(attributes)});
 }
 
+std::string Rewrite::number_like(double number, const std::string& value) {
+  if (is_known(value)) return constant(Tensor::scalar(number, dtype(value)));
+  return before("CastLike", {constant(Tensor::scalar(number, DType::f32)), value});
+}
+
 std::string Rewrite::inline_body(const Graph& body, const std::vector<std::string>& inputs) {
   InlinedBody inlined = inlined_body(body, inputs, node.name + "/", fresh_);
   if (inlined.outputs.empty()) throw Error("body '{}' makes nothing", body.name);

@@ -31,6 +31,7 @@ class Rewrite {
   std::string fresh(const std::string& base) { return fresh_(base); }  // a name that no value has yet
   std::string constant(Tensor);                                        // of the graph; its name
   std::string constant(const std::vector<int64_t>& list);
+  std::string number_like(double number, const std::string& value);  // a constant of that value's element type
   // A new node before this one; the name of its result.
   std::string before(const std::string& op, std::vector<std::string> inputs, Attributes attributes = {});
   // A new node that makes output i from what this one makes.

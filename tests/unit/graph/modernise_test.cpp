@@ -156,6 +156,21 @@ TEST(Modernise, FunctionsAreExpanded) {
   EXPECT_THAT(y[0].tensor.values<float>(), ElementsAre(15, -30));
 }
 
+// What a Loop makes may have any rank: only the run tells.
+TEST(Modernise, OldMeaningsOfValuesWhoseTypeAndRankOnlyTheRunTells) {
+  Graph body{.name = "body", .outputs = {"c", "w"}};
+  for (const char* name : {"i", "c", "v"}) body.inputs.push_back({.name = name, .symbols = {"*"}});
+  body.nodes = {node("Clip", {"v"}, {"k"}, {{"max", 2.0}}), node("Dropout", {"k"}, {"d", "mask"}),
+                node("Softmax", {"d"}, {"w"})};
+  Graph graph{.name = "g", .inputs = {input("x0", {}, DType::i64), input("x1", {1, 2, 2})}, .outputs = {"y"}};
+  graph.nodes = {node("Loop", {"x0", "", "x1"}, {"l"}, {{"body", std::make_shared<const Graph>(body)}}),
+                 node("Softmax", {"l"}, {"y"})};
+  graph.opsets[""] = 9;
+  const auto y = run(modernise(graph), {longs({}, {1}), floats({1, 2, 2}, {0, 1, 2, 90})});
+  // Softmax of the four numbers 0, 1, 2, 2, twice (by numpy).
+  expect_near(y[0].tensor, {1, 2, 2}, {0.20314794, 0.2229244, 0.28696383, 0.28696383}, 1e-5);
+}
+
 // Scores 1 and 0: shares 0.731 and 0.269; with a body that sets all scores to 0 one half each. Two heads of Q share one
 // of K and V.
 TEST(Modernise, FlexAttentionRunsItsBodies) {
@@ -176,9 +191,10 @@ TEST(Modernise, FlexAttentionRunsItsBodies) {
 }
 
 TEST(Modernise, UnknownRanksAreAReason) {
-  Graph graph = one_node("Softmax", 9, {six}, {});
+  Graph graph = one_node("Add", 6, {six, six}, {{"broadcast", 1}, {"axis", 0}});
   graph.inputs[0].symbols = {"*"};
   EXPECT_THROW(modernise(graph), CannotRun);
+  graph.nodes[0].attributes = {};
   graph.opsets[""] = 13;
   EXPECT_NO_THROW(modernise(graph));
 }
