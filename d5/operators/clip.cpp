@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits (ONNX Clip): min and max are scalars, each may be absent. Where min > max everything becomes max; NaN stays.
+// A list of one number, which files have too and ONNX Runtime takes, serves as a scalar.
 //   y = min(max(x, lower), upper)      dx = dy where lower <= x <= upper, else 0
 #include "d5/operators/elementwise.hpp"
 
@@ -17,7 +18,8 @@ class Clip final : public Operator {
     check_same_type(in, place);
     check_type(in[0], number_types, place);
     for (const size_t i : {1, 2})
-      if (has(in, i)) check_rank(in[i], i == 1 ? "min" : "max", 0, place);
+      if (has(in, i) && (in[0].shape.rank() == 0 || in[i].shape != Shape{1}))
+        check_rank(in[i], i == 1 ? "min" : "max", 0, place);
     return {{in[0].dtype, in[0].shape}};
   }
 

@@ -179,8 +179,9 @@ TEST(Clip, LimitsMayBeAbsentOrCrossed) {
   Context c = forward(*made("Clip"), {x, low, high});
   backward(*made("Clip"), c, doubles({5}, {1, 2, 3, 4, 5}));
   expect_near(c.input_gradient(0), {5}, {0, 2, 3, 0, 0});
-  EXPECT_EQ(infer_error("Clip", {}, {{DType::f32, {2}}, {DType::f32, {1}}}),
-            "[clip] min is 1, of rank 1; rank 0 is wanted");
+  EXPECT_EQ(clip({x.slice(0, 4), low.reshaped({1}), high.reshaped({1})}), (Numbers{-1, -1, 0.5, 1}));
+  EXPECT_EQ(infer_error("Clip", {}, {{DType::f32, {2}}, {DType::f32, {2}}}),
+            "[clip] min is 2, of rank 1; rank 0 is wanted");
 }
 
 TEST(PRelu, SlopeBroadcastsToX) {
