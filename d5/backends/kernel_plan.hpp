@@ -111,8 +111,6 @@ struct FoundKernel {
 };
 FoundKernel find_kernel(const KernelSetup&, const FindKernel&);
 
-// An order of axes as a layout, for conversions outside of steps.
-LayoutPtr order_layout(const TensorSpec&, const AxisOrder&);
 std::string to_string(const AxisOrder&);  // "channels last", "0,2,1"
 
 }  // namespace d5

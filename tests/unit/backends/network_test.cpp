@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "d5/core/rng.hpp"
 #include "small_networks.hpp"
@@ -216,6 +217,17 @@ TEST_F(Networks, SliceAndPadWorkInTheOrderTheyMeet) {
   for (const auto& [name, kernel] : run->kernels())
     if (name.find(" to ") != std::string::npos) conversions.push_back(name);
   EXPECT_THAT(conversions, testing::ElementsAre("x to channels last", "Conv10.y (channels last) to row-major"));
+}
+
+TEST_F(Networks, KnownResultsLieInTheOrderTheyMeet) {
+  small::Builder b("known");
+  std::vector<float> numbers(60);
+  std::iota(numbers.begin(), numbers.end(), 1.0f);
+  const std::string table = b.constant("table", Tensor::from<float>({1, 3, 4, 5}, numbers));
+  const std::string half = b.constant("half", Tensor::scalar(0.5, DType::f32)), x = b.input("x", {1, 4, 3, 5});
+  const std::string turned = b.node("Transpose", {table}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+  const Graph graph = b.finish({b.node("Mul", {turned, half}), b.relu(x)});
+  expect_close(run(graph, "onednn", {}).values, run(graph, "reference", {}).values, graph.nodes.size(), 1, false);
 }
 
 TEST_F(Networks, CausalAttentionHasNoReferenceKernel) {

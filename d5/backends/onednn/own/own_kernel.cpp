@@ -15,6 +15,14 @@ bool results_are_known(const KernelSetup& setup) {
   });
 }
 
+// The known value as it lies in this order.
+std::shared_ptr<const Tensor> lying(const TensorSpec& spec, const AxisOrder& order) {
+  if (!spec.known || same_places(order, {}, spec.shape)) return spec.known;
+  auto result = std::make_shared<Tensor>(spec.dtype, spec.shape);
+  order_layout(spec, order)->from_plain(*spec.known, result->data());
+  return result;
+}
+
 Shape with_rank(const Shape& shape, size_t rank) {
   std::vector<Index> sizes(rank - std::min(rank, shape.rank()), 1);
   sizes.insert(sizes.end(), shape.begin(), shape.end());
@@ -83,7 +91,7 @@ void OwnKernel::prepare(KernelSetup& setup) {
   workspace_bytes_ = scratch_bytes_ = 0;
   known_.clear();
   if (results_are_known(setup)) {
-    for (const TensorSpec& spec : setup.outputs) known_.push_back(spec.known);
+    for (size_t i = 0; i < setup.outputs.size(); ++i) known_.push_back(lying(setup.outputs[i], setup.output_order(i)));
     return;
   }
   build(knows_orders() ? setup : lying(setup));
