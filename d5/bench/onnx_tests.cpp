@@ -131,9 +131,21 @@ bool keeps_roundings(const Graph& graph) {
   return graph.nodes.size() > network_nodes || !find_nodes(graph, "DFT").empty() || !find_nodes(graph, "STFT").empty();
 }
 
+// Of the narrowest floats that it is given to compute with; those of 8 bits are for storing.
+double coarsest_round_off(const Graph& graph) {
+  double coarsest = round_off(DType::f32);
+  const auto meet = [&](DType type) {
+    if (is_float(type) && bits(type) == 16) coarsest = std::max(coarsest, round_off(type));
+  };
+  for (const GraphInput& input : graph.inputs) meet(input.spec.dtype);
+  for (const auto* tensors : {&graph.initial, &graph.constants})
+    for (const auto& [name, tensor] : *tensors) meet(tensor.dtype());
+  return coarsest;
+}
+
 ValueTolerance tolerance_of(const fs::path& folder, const Graph& graph, const DataSet& set) {
   ValueTolerance tolerance;
-  if (keeps_roundings(graph)) tolerance.absolute += 16 * round_off(DType::f32) * largest_stored(set);
+  if (keeps_roundings(graph)) tolerance.absolute += 16 * coarsest_round_off(graph) * largest_stored(set);
   std::ifstream file(folder / "data.json");
   if (!file) return tolerance;
   const Json json = Json::parse(file, nullptr, false);
