@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data: one batch out of the loader. How values become a case, and how the result of a case becomes a record.
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 
 #include "d5/bench/data_case.hpp"
@@ -106,6 +107,8 @@ class DataBench final : public Bench {
       if (result["store"] == "" && result[name] != "")
         throw FieldError(name, fmt::format("[data] {} is {}: it is about what --store writes, and there is no store",
                                            name, result[name].dump()));
+    if (const auto path = result["path"].get<std::string>(); !path.empty() && !std::filesystem::is_directory(path))
+      throw FieldError("path", fmt::format("[data] path '{}' is no folder", path));
     try {
       parse_augmentations(result["augment"]);
     } catch (const UsageError& error) {

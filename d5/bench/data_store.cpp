@@ -52,7 +52,6 @@ struct Begun {
 StoredData store_samples(const Dataset& set, const std::string& kind, const std::string& folder, const Json& identity) {
   const std::string root = folder.empty() ? data_cache_folder() : folder;
   if (root.empty()) throw UsageError("[store] there is no cache here: name a folder (--path)");
-  if (!folder.empty() && !fs::is_directory(folder)) throw UsageError("[store] '{}' is no folder", folder);
   const std::string home = fmt::format("{}/d5-stored-{}-{}", root, kind, sha256(identity.dump()).substr(0, 16));
   const std::string note = home + "/made.json";
   if (!fs::exists(note)) {

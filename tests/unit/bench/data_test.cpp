@@ -135,6 +135,14 @@ TEST(DataBench, StoresSamplesOnceAndReadsThemFromThere) {
   }
 }
 
+TEST(DataBench, RefusesAPathThatIsNoFolder) {
+  EXPECT_THAT(
+      [] {
+        small_case({{"store", "raw"}, {"path", "/no/such/folder"}});
+      },
+      testing::ThrowsMessage<UsageError>(HasSubstr("path '/no/such/folder' is no folder")));
+}
+
 TEST(DataBench, AStoreThatCannotHoldTheSamplesIsUnsupported) {
   const Folder folder;
   const Json fields = small_case({{"store", "cifar"}, {"path", folder.path}, {"options", "size=20;height=8;width=8"}});
