@@ -18,7 +18,10 @@ void clip(Rewrite& r) {
 void dropout(Rewrite& r) {
   const bool training = r.version < 7 && !r.node.attributes.flag("is_test", false);
   const double ratio = r.node.attributes.real("ratio", 0.5);
-  if (r.version < 10) r.after("CastLike", 1, {r.input(0)});
+  if (r.version < 10 && r.is_known(r.input(0)))
+    r.after("Cast", 1, {}, {{"to", std::string(name(r.dtype(r.input(0))))}});
+  else if (r.version < 10)
+    r.after("CastLike", 1, {r.input(0)});
   r.node.attributes = {};
   r.set_input(1, r.constant(Tensor::scalar(ratio, DType::f32)));
   if (training) r.set_input(2, r.constant(Tensor::from<bool>({}, {true})));
