@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "d5/datasets/container.hpp"
 #include "d5/datasets/decoder.hpp"
@@ -203,10 +204,12 @@ class Tar : public Dataset {
     if (any_class && !by_folder_) {
       found.labels = std::move(written_labels);
     } else {
-      const std::set<std::string> classes(folders.begin(), folders.end());
+      std::map<std::string_view, int64_t> classes;
+      for (const std::string& folder : folders) classes.try_emplace(folder);
+      int64_t next = 0;
+      for (auto& [folder, number] : classes) number = next++;
       if (by_folder_ || (classes.size() > 1 && !classes.contains("")))
-        for (const std::string& folder : folders)
-          found.labels.push_back(std::distance(classes.begin(), classes.find(folder)));
+        for (const std::string& folder : folders) found.labels.push_back(classes.at(folder));
     }
     return found;
   }
