@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <optional>
 
 #include "d5/bench/timed_record.hpp"
 #include "d5/core/plugins.hpp"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "d5/bench/session.hpp"
 #include "d5/graph/onnx/values.hpp"
 #include "d5/graph/onnx/write.hpp"
