@@ -200,6 +200,14 @@ MpiWatch::Process own_process() {
   return own;
 }
 
+// MPICH's launcher drops what ranks wrote and it has not passed on yet when one of them aborts.
+[[noreturn]] void abort_all() {
+  std::fflush(stderr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();
+}
+
 }  // namespace
 
 // ---- the watch
@@ -314,9 +322,7 @@ void MpiWatch::accuse(double waited_s) {
   std::fprintf(stderr, "d5: [mpi] rank %d waited %.3g s in a collective of the library; rank %s %s\n", rank_, waited_s,
                silent.empty() ? late.c_str() : silent.c_str(),
                silent.empty() ? "has not come to it" : "does not answer: it is lost or hung");
-  std::fflush(stderr);
-  MPI_Abort(MPI_COMM_WORLD, 1);
-  std::abort();
+  abort_all();
 }
 
 // ---- the transport
@@ -484,8 +490,7 @@ struct Mpi {
             .abort =
                 [](Transport&, const std::string& why) {
                   std::fprintf(stderr, "d5: %s\n", why.c_str());
-                  std::fflush(stderr);
-                  MPI_Abort(MPI_COMM_WORLD, 1);
+                  abort_all();
                 }};
   }
 };
