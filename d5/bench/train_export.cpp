@@ -93,7 +93,7 @@ void export_trained(const Json& fields, const TrainingSettings& settings, const 
   if (file.ends_with(".npz"))
     write_npz(file, canonical_parameters(set));
   else if (file.ends_with(".onnx"))
-    write_network(fields, canonical_parameters(set), has_byte_pixels(settings.test->data()), file);
+    write_network(fields, canonical_parameters(set), gives_byte_pixels(settings.test->data()), file);
   else
     throw UsageError("[train] --export {}: legal are names that end in .onnx or .npz", file);
 }

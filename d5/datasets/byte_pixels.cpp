@@ -11,6 +11,6 @@ bool has_byte_pixels(const std::vector<Field>& fields) {
   return false;
 }
 
-bool has_byte_pixels(const Dataset& data) { return has_byte_pixels(data.fields()) || holds_encoded(data); }
+bool gives_byte_pixels(const Dataset& data) { return has_byte_pixels(data.fields()) || holds_encoded(data); }
 
 }  // namespace d5

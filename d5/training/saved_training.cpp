@@ -61,7 +61,7 @@ std::string about(const TrainingSettings& settings, const SavedPosition& at, uin
   const bool over = r.stopped == "epochs" || r.stopped == "target" || r.stopped == "plateau";
   Json about = {{"identity", identity_of(settings)},
                 {"layout_hash", fmt::format("{:016x}", layout_hash)},
-                {"byte_pixels", has_byte_pixels(settings.test->data())},
+                {"byte_pixels", gives_byte_pixels(settings.test->data())},
                 {"seed", settings.seed},
                 {"epoch", at.epoch},
                 {"batch", at.batch},

@@ -200,7 +200,7 @@ MpiWatch::Process own_process() {
   return own;
 }
 
-// MPICH's launcher drops what ranks wrote and it has not passed on yet when one of them aborts.
+// Time for the launcher to pass on what ranks wrote: what is under way when one of them aborts may be lost.
 [[noreturn]] void abort_all() {
   std::fflush(stderr);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
