@@ -71,6 +71,29 @@ std::vector<fs::path> package_folders(const fs::path& prefix) {
   return found;
 }
 
+// pyenv puts a script in the place of every Python, which starts that of PYENV_VERSION or of its file `version`.
+fs::path behind_shim(const fs::path& python) {
+  if (python.parent_path().filename() != "shims") return python;
+  const fs::path root = python.parent_path().parent_path();
+  std::string version = variable("PYENV_VERSION");
+  if (version.empty()) std::getline(std::ifstream(root / "version"), version);
+  const fs::path real = root / "versions" / version.substr(0, version.find(':')) / "bin" / python.filename();
+  return is_program(real) ? real : python;
+}
+
+// Folders that .pth files name, one a line: packages installed in place, and environments that borrow from others.
+std::vector<fs::path> named_folders(const fs::path& packages) {
+  std::vector<fs::path> named;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(packages, none)) {
+    if (entry.path().extension() != ".pth") continue;
+    std::ifstream file(entry.path());
+    for (std::string line; std::getline(file, line);)
+      if (!line.empty() && !line.starts_with('#') && !line.starts_with("import")) named.push_back(packages / line);
+  }
+  return named;
+}
+
 bool sees_system_packages(const fs::path& environment) {
   std::ifstream file(environment / "pyvenv.cfg");
   for (std::string line; std::getline(file, line);)
@@ -158,8 +181,8 @@ std::vector<ForeignWorker> read_or_explain(const fs::path& file) {
 
 }  // namespace
 
-bool has_package(const fs::path& python, const std::string& package) {
-  const fs::path prefix = fs::absolute(python).parent_path().parent_path();
+bool has_package(const fs::path& named, const std::string& package) {
+  const fs::path python = behind_shim(fs::absolute(named)), prefix = python.parent_path().parent_path();
   std::error_code none;
   const bool isolated = fs::exists(prefix / "pyvenv.cfg", none) && !sees_system_packages(prefix);
   std::vector<fs::path> folders = package_folders(prefix);
@@ -168,6 +191,7 @@ bool has_package(const fs::path& python, const std::string& package) {
     add(package_folders(fs::weakly_canonical(python, none).parent_path().parent_path()));
     if (const std::string home = variable("HOME"); !home.empty()) add(package_folders(fs::path(home) / ".local"));
   }
+  for (size_t i = 0, count = folders.size(); i < count; ++i) add(named_folders(folders[i]));
   for (const std::string& folder : between_colons(variable("PYTHONPATH"))) folders.emplace_back(folder);
   return std::ranges::any_of(folders, [&](const fs::path& folder) {
     std::error_code error;

@@ -241,6 +241,31 @@ TEST(Workers, PackagesAreLookedForWhereTheInterpreterDoes) {
   setenv("PYTHONPATH", (folder.path() / "elsewhere").c_str(), 1);
   EXPECT_TRUE(has_package(python, "d5_third"));
   before ? setenv("PYTHONPATH", kept.c_str(), 1) : unsetenv("PYTHONPATH");
+
+  folder.write("in-place/d5_fourth.py", "");
+  EXPECT_FALSE(has_package(python, "d5_fourth"));
+  folder.write("venv/lib/python3.11/site-packages/in-place.pth",
+               "# not a folder\nimport sys\n" + (folder.path() / "in-place").string() + "\n");
+  EXPECT_TRUE(has_package(python, "d5_fourth"));
+}
+
+TEST(Workers, PackagesOfThePythonBehindAShimAreFound) {
+  const Folder folder;
+  const fs::path shim = folder.write("pyenv/shims/python3", "");
+  for (const char* version : {"3.11.7", "3.12.1"})
+    fs::permissions(folder.write(fmt::format("pyenv/versions/{}/bin/python3", version), "#!/bin/sh\n"),
+                    fs::perms::owner_all);
+  folder.write("pyenv/versions/3.11.7/lib/python3.11/site-packages/d5_older.py", "");
+  folder.write("pyenv/versions/3.12.1/lib/python3.12/site-packages/d5_newer.py", "");
+  folder.write("pyenv/version", "3.11.7\n");
+  const char* before = getenv("PYENV_VERSION");
+  const std::string kept = before ? before : "";
+  unsetenv("PYENV_VERSION");
+  EXPECT_TRUE(has_package(shim, "d5_older"));
+  EXPECT_FALSE(has_package(shim, "d5_newer"));
+  setenv("PYENV_VERSION", "3.12.1:3.11.7", 1);
+  EXPECT_TRUE(has_package(shim, "d5_newer"));
+  before ? setenv("PYENV_VERSION", kept.c_str(), 1) : unsetenv("PYENV_VERSION");
 }
 
 }  // namespace
