@@ -53,6 +53,9 @@ struct CompileOptions {
   // this. 0: everything is kept.
   size_t recompute_above = 0;
   bool fuse = true;  // false: every node is a step of its own
+  // In inference, steps whose values overflow a cache of so many bytes may work on a few samples at a time. 0: never.
+  static constexpr size_t cache_of_machine = SIZE_MAX;
+  size_t tile_cache = cache_of_machine;
 
   bool keeps(const std::string& value) const;
 };

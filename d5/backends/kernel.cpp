@@ -41,6 +41,12 @@ Shape lying(const Shape& shape, const AxisOrder& order) {
   return Shape(std::move(sizes));
 }
 
+Shape with_samples(const Shape& shape, Index samples) {
+  auto sizes = shape.sizes();
+  sizes[0] = samples;
+  return Shape(std::move(sizes));
+}
+
 bool KernelSetup::training() const { return options.mode == Mode::training; }
 
 void Kernel::arrange(KernelSetup& setup) const {

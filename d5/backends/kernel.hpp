@@ -28,6 +28,7 @@ AxisOrder channels_last_order(size_t rank);  // empty below rank 3
 bool same_places(const AxisOrder&, const AxisOrder&, const Shape&);
 // Sizes as they lie, from the outermost to the innermost.
 Shape lying(const Shape&, const AxisOrder&);
+Shape with_samples(const Shape&, Index);  // another first size
 // An order of axes as a layout, for conversions outside of steps.
 LayoutPtr order_layout(const TensorSpec&, const AxisOrder&);
 

@@ -95,11 +95,18 @@ class KernelExecutable final : public Executable {
     check(run.slot);
     if (refreshed_[run.slot] != parameters_.version() + writes_) refresh(run.slot);
     positions_[run.slot] = run.position;
-    for (const PlannedStep& step : plan_.steps) {
-      if (run.observer) run.observer->node_begin(step.shown, Pass::forward);
-      step.kernel->forward(run.slot);
-      if (run.observer) run.observer->node_end(step.shown, Pass::forward);
-    }
+    const BatchTiles& tiles = plan_.tiles;
+    const auto steps = [&](size_t begin, size_t end, int binding) {
+      for (size_t s = begin; s < end; ++s) {
+        const PlannedStep& step = plan_.steps[s];
+        if (run.observer) run.observer->node_begin(step.shown, Pass::forward);
+        step.kernel->forward(binding);
+        if (run.observer) run.observer->node_end(step.shown, Pass::forward);
+      }
+    };
+    steps(0, tiles.begin, run.slot);
+    for (Index i = 0; i < tiles.count; ++i) steps(tiles.begin, tiles.end, tile_binding(run.slot, i));
+    steps(tiles.end, plan_.steps.size(), run.slot);
   }
 
   void backward(const Run& run) override {
@@ -210,13 +217,17 @@ class KernelExecutable final : public Executable {
     Facts facts;
     const std::vector<bool>& again = buffers_.recomputation.again;
     for (size_t s = 0; s < plan_.steps.size(); ++s)
-      facts.emplace_back(plan_.steps[s].shown.name, (plan_.steps[s].fallback ? "fallback: " : "") +
-                                                        plan_.steps[s].kernel->implementation() +
-                                                        (!again.empty() && again[s] ? ", computed again" : ""));
+      facts.emplace_back(plan_.steps[s].shown.name,
+                         (plan_.steps[s].fallback ? "fallback: " : "") + plan_.steps[s].kernel->implementation() +
+                             (!again.empty() && again[s] ? ", computed again" : "") + tile_note(plan_.steps[s]));
     return facts;
   }
 
  private:
+  std::string tile_note(const PlannedStep& step) const {
+    return step.samples > 0 ? fmt::format(", {} tiles of {} samples", plan_.tiles.count, step.samples) : "";
+  }
+
   struct Sums {
     std::vector<std::unique_ptr<Kernel>> before, after;
   };
@@ -321,7 +332,8 @@ class KernelExecutable final : public Executable {
   void refresh(int slot) {
     for (const size_t v : joined_.copied)
       store(plan_.values[v].layout, joined_.shared_value(v), store_.at(buffers_.values[v], 0));
-    for (const PlannedStep& step : plan_.steps) step.kernel->refresh(slot);
+    for (const PlannedStep& step : plan_.steps)  // tiles share a workspace
+      step.kernel->refresh(step.samples > 0 ? tile_binding(slot, 0) : slot);
     refreshed_[slot] = parameters_.version() + writes_;
   }
 
@@ -500,7 +512,26 @@ class KernelExecutable final : public Executable {
       if (beside) room += rounded(value.gradient_bytes());
       started[r] = true;
     }
-    step.kernel->bind(binding, buffers);
+    if (step.samples == 0) return step.kernel->bind(binding, buffers);
+    for (Index i = 0; i < plan_.tiles.count; ++i) {
+      Buffers tile = buffers;
+      tile.slot = tile_binding(slot, i);
+      const auto move = [&](const std::vector<size_t>& values, std::vector<void*>& pointers) {
+        for (size_t at = 0; at < values.size(); ++at) {
+          if (values[at] == none) continue;
+          const PlannedValue& value = plan_.values[values[at]];
+          if (value.tiles == 1 && !plan_.values[value.root].fixed())
+            pointers[at] = static_cast<char*>(pointers[at]) + value.bytes() / plan_.tiles.count * i;
+        }
+      };
+      move(step.inputs, tile.inputs);
+      move(step.outputs, tile.outputs);
+      step.kernel->bind(tile.slot, tile);
+    }
+  }
+
+  int tile_binding(int slot, Index tile) const {
+    return slot * static_cast<int>(plan_.tiles.count) + static_cast<int>(tile);
   }
 
   Graph graph_;
@@ -531,7 +562,8 @@ std::unique_ptr<Executable> compile_kernels(const Graph& graph, ParameterSet& pa
                                             const FindKernel& find) {
   const JoinedPieces joined = join_pieces(graph, options);
   if (joined.pieces.empty()) return std::make_unique<KernelExecutable>(graph, parameters, options, find);
-  return std::make_unique<KernelExecutable>(joined.graph, parameters, options, piecewise_finder(find, joined.pieces));
+  return std::make_unique<KernelExecutable>(joined.graph, parameters, joined.options,
+                                            piecewise_finder(find, joined.pieces));
 }
 
 }  // namespace d5

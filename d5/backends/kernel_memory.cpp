@@ -44,6 +44,9 @@ class Planner {
   }
   BufferLife& life(size_t buffer) { return all_.buffers[buffer].life; }
 
+  // A whole value beside tiled steps: other tiles need it while this one is at a later step.
+  bool through_tiles(size_t s, size_t v) const { return plan_.tiles.has(s) && plan_.values[plan_.root(v)].tiles == 1; }
+
   // By root: from the step that makes it to the last that reads it; made again, from then on to the last.
   void find_lives() {
     first_.assign(plan_.values.size(), 0);
@@ -66,12 +69,12 @@ class Planner {
       const PlannedStep& step = plan_.steps[s];
       for (const size_t v : step.outputs) {
         if (v == none) continue;
-        first_[v] = forward_time(s);
-        lives(v, forward_time(s));
+        first_[v] = forward_time(through_tiles(s, v) ? plan_.tiles.begin : s);
+        lives(v, forward_time(through_tiles(s, v) ? plan_.tiles.end - 1 : s));
       }
       for (size_t i = 0; i < step.inputs.size(); ++i)
         if (step.inputs[i] != none) {
-          lives(step.inputs[i], forward_time(s));
+          lives(step.inputs[i], forward_time(through_tiles(s, step.inputs[i]) ? plan_.tiles.end - 1 : s));
           if (again_time(s) != none) lives(step.inputs[i], again_time(s));
           const auto& reads = step.memory.backward_inputs;
           if (training_ && step.backward && (!reads || at(*reads, i))) lives(step.inputs[i], backward_time(s));

@@ -50,6 +50,7 @@ KernelPlan::KernelPlan(const Graph& graph, const CompileOptions& options, const 
     form_steps();
     choose_orders();
     find_readers();
+    choose_tiles();
     settled = prepare_kernels();
   }
   find_sparse_gradients();
@@ -121,7 +122,7 @@ void KernelPlan::find_readers() {
 KernelSetup KernelPlan::setup(const PlannedStep& step) const {
   KernelSetup setup{.node = step.nodes.front(),
                     .op = *step.op,
-                    .options = options_,
+                    .options = step.samples > 0 ? tile_options_ : options_,
                     .wants_gradient = step.wants_gradient,
                     .in_network = !alone};
   const auto describe = [&](size_t v, std::vector<TensorSpec>& specs, std::vector<bool>& plain,
@@ -130,8 +131,12 @@ KernelSetup KernelPlan::setup(const PlannedStep& step) const {
     specs.push_back(value ? value->spec : TensorSpec::absent());
     plain.push_back(value && value->plain);
     orders.push_back(value ? value->order : AxisOrder{});
+    if (value && step.samples > 0 && !values[value->root].fixed()) {
+      specs.back().shape = with_samples(value->spec.shape, step.samples);
+      specs.back().known = nullptr;
+    }
     if (!value || !step.is_conversion()) return;
-    specs.back().shape = lying(value->spec.shape, value->order);  // a conversion sees bytes, not axes
+    specs.back().shape = lying(specs.back().shape, value->order);  // a conversion sees bytes, not axes
     specs.back().known = nullptr;
     orders.back().clear();
   };
@@ -169,8 +174,11 @@ bool KernelPlan::prepare_kernels() {
     KernelSetup& asked = setups.back();
     for (const size_t v : step.inputs) {
       const auto twice = [&](size_t other) { return other != none && root(other) == root(v); };
-      asked.dies.push_back(v != none && options_.mode == Mode::inference && !stays[root(v)] && last[root(v)] == s &&
-                           std::ranges::count_if(step.inputs, twice) == 1);
+      const size_t result = step.outputs[0];
+      const bool apart =
+          step.samples > 0 && v != none && (values[v].tiles == 1 || result == none || values[result].tiles == 1);
+      asked.dies.push_back(v != none && !apart && options_.mode == Mode::inference && !stays[root(v)] &&
+                           last[root(v)] == s && std::ranges::count_if(step.inputs, twice) == 1);
     }
     FoundKernel found = find_kernel(asked, find_kernel_);
     if (!found.reason.empty()) {
@@ -240,7 +248,7 @@ std::optional<std::string> why_not_kernels(const Graph& graph, const CompileOpti
     if (auto reason = why_not_named(graph, options.kernel, std::string(backend))) return reason;
   try {
     const JoinedPieces joined = join_pieces(graph, options);
-    const KernelPlan plan(joined.graph, options, piecewise_finder(find, joined.pieces));
+    const KernelPlan plan(joined.graph, joined.options, piecewise_finder(find, joined.pieces));
   } catch (const UsageError&) {
     throw;
   } catch (const Error& error) {

@@ -34,9 +34,12 @@ struct PlannedValue {
   size_t made_as = none;  // an output: the same in the order in which it was made, which has the whole gradient
   size_t root = none;     // the value whose bytes it is: itself, unless it is a view
   std::vector<size_t> readers = {};  // steps in order; one that reads it twice is there twice
+  Index tiles = 1;                   // of the batch: it has the bytes of one of them
 
   bool fixed() const { return parameter || constant; }  // the same bytes for all slots
-  size_t bytes() const { return layout ? layout->bytes() : static_cast<size_t>(spec.bytes()); }
+  size_t bytes() const {
+    return (layout ? layout->bytes() : static_cast<size_t>(spec.bytes())) / static_cast<size_t>(tiles);
+  }
   size_t gradient_bytes() const {
     return gradient_layout ? gradient_layout->bytes() : static_cast<size_t>(spec.bytes());
   }
@@ -54,8 +57,16 @@ struct PlannedStep {
   std::unique_ptr<Kernel> kernel;
   bool fallback = false, backward = false;
   KernelMemory memory;
+  Index samples = 0;  // of a tile; 0: the whole batch
 
   bool is_conversion() const { return members.empty(); }
+};
+
+// Steps from begin to end run once for each tile of the batch (kernel_tiles.cpp). None do where both are 0.
+struct BatchTiles {
+  size_t begin = 0, end = 0;
+  Index samples = 0, count = 1;
+  bool has(size_t step) const { return begin <= step && step < end; }
 };
 
 class KernelPlan {
@@ -66,6 +77,7 @@ class KernelPlan {
   std::vector<PlannedValue> values;
   std::vector<PlannedStep> steps;  // in the order in which they run
   bool alone;                      // one node: level 0
+  BatchTiles tiles;
 
   size_t find(const std::string& value) const;  // `none` where there is none of that name
   size_t root(size_t value) const { return values[value].root; }
@@ -82,6 +94,9 @@ class KernelPlan {
   PlannedStep conversion(size_t from, size_t to) const;
   std::vector<AxisOrder> output_wishes(const PlannedStep&) const;
   void find_readers();
+  void choose_tiles();  // kernel_tiles.cpp
+  void find_tiled_values();
+  bool sample_by_sample(const PlannedStep&, Index batch) const;
   bool prepare_kernels();
   bool agree_on_layouts(const std::vector<KernelSetup>&);
   void plan_less(const PlannedStep&, const std::string& reason);
@@ -92,6 +107,7 @@ class KernelPlan {
 
   const Graph& graph_;
   const CompileOptions& options_;
+  CompileOptions tile_options_;
   const FindKernel& find_kernel_;
   Specs specs_;
   GradientFlow flow_;

@@ -11,12 +11,6 @@ namespace {
 
 size_t rounded(size_t bytes) { return (bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes; }
 
-Shape with_samples(const Shape& shape, Index samples) {
-  auto sizes = shape.sizes();
-  sizes[0] = samples;
-  return Shape(std::move(sizes));
-}
-
 // Gradients of whatever all pieces read are sums over the pieces: the first piece writes, those after it write beside
 // it, and that is added.
 class PiecewiseKernel final : public Kernel {
@@ -289,7 +283,7 @@ class Joiner {
 }  // namespace
 
 JoinedPieces join_pieces(const Graph& graph, const CompileOptions& options) {
-  JoinedPieces joined{graph, {}};
+  JoinedPieces joined{graph, {}, options};
   if (std::ranges::none_of(graph.nodes, [](const Node& node) { return node.op == "Split"; })) return joined;
   const Joiner joiner(graph, options);
   std::set<size_t> gone;
@@ -308,6 +302,7 @@ JoinedPieces join_pieces(const Graph& graph, const CompileOptions& options) {
     instead.emplace(n, std::move(node));
   }
   if (instead.empty()) return joined;
+  joined.options.tile_cache = 0;
   joined.graph.nodes.clear();
   for (size_t n = 0; n < graph.nodes.size(); ++n)
     if (const auto node = instead.find(n); node != instead.end())

@@ -14,6 +14,7 @@ namespace d5 {
 struct JoinedPieces {
   Graph graph;                                       // every Split, Conv, ..., Conv, Concat is a Conv again
   std::map<std::string, std::vector<Index>> pieces;  // by the name of that Conv
+  CompileOptions options;                            // what the user has divided is divided no further
 };
 // Where somebody wants to read a piece alone nothing is joined.
 JoinedPieces join_pieces(const Graph&, const CompileOptions&);

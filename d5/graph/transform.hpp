@@ -13,7 +13,7 @@
 namespace d5 {
 
 struct Execution {
-  bool fuse = true;
+  bool fuse = true, tile = true;
   // Values are computed again in backward, so that memory stays within the limit of the run, or within these bytes.
   bool recompute = false;
   size_t recompute_bytes = 0;

@@ -2,6 +2,7 @@
 // Transforms that leave the graph as it is and change how it is run.
 //   none            nothing: to compare with
 //   fusion:off      every node is a step of its own
+//   tiles:off       every step of inference takes the whole batch
 //   checkpoint      backward computes values again: within --arena-limit, or within so many MiB (checkpoint:64)
 //   accumulate      a step is several of so many samples, whose gradients are added up: accumulate:8; auto: the most
 //                   samples that --arena-limit allows
@@ -37,6 +38,19 @@ class Fusion final : public Transform {
   }
   static constexpr const char* about = "fusion:off: every node is a step of its own; on is what executors do anyway";
   void ask(Execution& execution) const override { execution.fuse = on_; }
+
+ private:
+  bool on_;
+};
+
+class Tiles final : public Transform {
+ public:
+  explicit Tiles(const std::string& value) : on_(value == "on") {
+    if (value != "on" && value != "off") throw UsageError("[tiles] '{}' was given; legal: on, off", value);
+  }
+  static constexpr const char* about =
+      "tiles:off: every step of inference takes the whole batch; on: a few samples at a time where that suits caches";
+  void ask(Execution& execution) const override { execution.tile = on_; }
 
  private:
   bool on_;
@@ -86,6 +100,7 @@ class Accumulate final : public Transform {
 }  // namespace
 D5_REGISTER(transforms, "none", None);
 D5_REGISTER(transforms, "fusion", Fusion);
+D5_REGISTER(transforms, "tiles", Tiles);
 D5_REGISTER(transforms, "checkpoint", Checkpoint);
 D5_REGISTER(transforms, "accumulate", Accumulate);
 }  // namespace d5
