@@ -117,13 +117,19 @@ class OnednnConv final : public OnednnKernel {
       return *masked;
     };
     if (setup.wants_gradient[0]) {
-      const dnnl::convolution_backward_data::primitive_desc backward(engine(), algorithm, x, weights, y, w.strides,
-                                                                     w.dilations, w.pads_before, w.pads_after, hint,
-                                                                     p.attributes());
+      const bool block = is_one_block(x) && is_one_block(y) && !free;
+      const Desc &dx = block ? one_block(x) : x, &dy = block ? one_block(y) : y;
+      const Forward of_blocks = block ? Forward(engine(), kind, algorithm, dx, weights, dy, w.strides, w.dilations,
+                                                w.pads_before, w.pads_after, p.attributes())
+                                      : hint;
+      const dnnl::convolution_backward_data::primitive_desc backward(engine(), algorithm, dx, weights, dy, w.strides,
+                                                                     w.dilations, w.pads_before, w.pads_after,
+                                                                     of_blocks, p.attributes());
+      Operand from = gradient(block ? y : backward.diff_dst_desc());
+      if (block) from.plain = from.wanted = dy;
       p.add(Pass::backward, backward,
-            {reads(DNNL_ARG_DIFF_DST, gradient(backward.diff_dst_desc())),
-             reads(DNNL_ARG_WEIGHTS, input(1, plain_w, backward.weights_desc())),
-             writes(DNNL_ARG_DIFF_SRC, input_gradient(0, plain_x, backward.diff_src_desc()))});
+            {reads(DNNL_ARG_DIFF_DST, from), reads(DNNL_ARG_WEIGHTS, input(1, plain_w, backward.weights_desc())),
+             writes(DNNL_ARG_DIFF_SRC, input_gradient(0, block ? dx : plain_x, backward.diff_src_desc()))});
     }
     const bool bias_gradient = given_bias && setup.wants_gradient[2];
     if (!setup.wants_gradient[1] && !bias_gradient) return;
@@ -142,6 +148,17 @@ class OnednnConv final : public OnednnKernel {
   }
 
  private:
+  // With 16 channels, channels last and blocks of 16 channels are the same bytes, and the gradient of X is faster by
+  // blocks: 2.7 instead of 3.7 ms for 3x3 16 -> 16 32x32 N128 on one core of a Zen 5. The gradient of W is not.
+  static bool is_one_block(const Desc& images) {
+    const Dims dims = images.get_dims();
+    return dims.size() == 4 && dims[1] == 16 && images.get_data_type() == dnnl::memory::data_type::f32 &&
+           images == channels_last(DType::f32, dims);
+  }
+  static Desc one_block(const Desc& images) {
+    return {images.get_dims(), images.get_data_type(), dnnl::memory::format_tag::nChw16c};
+  }
+
   static bool can_fold(const KernelSetup& setup) {
     const Follower& normalization = setup.followers[0];
     if (normalization.node.attributes.flag("training_mode", false)) return false;

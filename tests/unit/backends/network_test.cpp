@@ -119,7 +119,8 @@ struct Case {
 std::vector<Case> cases(bool training) {
   return {{"residual", small::residual(training), 600, false}, {"lenet", small::lenet(), 2000, false},
           {"mobile", small::mobile(training), 300, false},     {"shortcut", small::shortcut(training), 200, false},
-          {"thin", small::thin(training), 100, false},         {"encoder", small::encoder(), 100, false}};
+          {"thin", small::thin(training), 100, false},         {"encoder", small::encoder(), 100, false},
+          {"sixteen", small::sixteen(training), 300, false}};
 }
 
 class Networks : public testing::Test {

@@ -192,6 +192,14 @@ inline Graph thin(bool training, Index batch = 2) {
   return b.finish({b.conv(b.add(wide, map), 8, 1), b.node("Mul", {pixel, b.conv(h, 8, 2)})});
 }
 
+// Convolutions of 16 maps, which lie alike in blocks of 16 and channels last: alone, behind others, with a Relu.
+inline Graph sixteen(bool training, Index batch = 2) {
+  Builder b("sixteen");
+  const std::string h = b.relu(b.norm(b.conv(b.input("x", {batch, 3, 6, 5}), 16, 3, 1, 1), training));
+  const std::string rectified = b.relu(b.conv(h, 16, 3, 1, 1, 1, true));
+  return b.finish({b.add(h, b.conv(rectified, 16, 3, 1, 1)), b.conv(rectified, 16, 1, 2)});
+}
+
 // One encoder block of a transformer, heads by Reshape and Transpose.
 inline Graph encoder(Index batch = 2, Index length = 5, Index width = 16, Index heads = 2) {
   Builder b("encoder");
