@@ -161,12 +161,21 @@ void Program::answer(KernelSetup& setup) const {
   memory.must_in_place = in_place_;
   memory.passes_gradient.assign(setup.inputs.size(), false);
   for (const size_t input : passed_) memory.passes_gradient[input] = true;
-  for (const Step& step : steps_[at(Pass::backward)]) {
-    for (const Piece& piece : step.pieces) {
+  // Where one tensor is several inputs the plan counts on their gradients being there one after the other.
+  const auto comes_before = [](const Step& step, size_t input) {
+    return std::ranges::any_of(
+        step.pieces, [&](const Piece& piece) { return piece.role == Role::input_gradient && piece.index < input; });
+  };
+  const auto& backward = steps_[at(Pass::backward)];
+  for (auto step = backward.begin(); step != backward.end(); ++step) {
+    for (const Piece& piece : step->pieces) {
       if (piece.role == Role::input) (*memory.backward_inputs)[piece.index] = true;
       if (piece.role == Role::output) (*memory.backward_outputs)[piece.index] = true;
     }
-    if (step.adding_input != SIZE_MAX) memory.adds_gradient[step.adding_input] = true;
+    const size_t input = step->adding_input;
+    if (input != SIZE_MAX)
+      memory.adds_gradient[input] =
+          std::none_of(step, backward.end(), [&](const Step& later) { return comes_before(later, input); });
   }
   for (const auto& [key, home] : homes_) {
     if (home.is_plain) continue;

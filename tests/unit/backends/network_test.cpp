@@ -241,6 +241,23 @@ TEST_F(Networks, CausalAttentionHasNoReferenceKernel) {
     EXPECT_THAT(kernel, testing::Not(testing::HasSubstr("ref"))) << name;
 }
 
+// Queries, keys and values are one tensor, which is read once more: its gradient has four summands. 100 queries are
+// several blocks.
+TEST_F(Networks, AttentionOfAValueToItself) {
+  for (const bool causal : {false, true}) {
+    SCOPED_TRACE(causal);
+    small::Builder b("itself");
+    const std::string x = b.relu(b.input("x", {2, 100, 48}));
+    const std::string y =
+        b.node("Attention", {x, x, x},
+               {{"is_causal", int64_t{causal}}, {"q_num_heads", int64_t{3}}, {"kv_num_heads", int64_t{3}}});
+    const Graph graph = b.finish({b.node("Add", {x, y})});
+    const Results actual = run(graph, "onednn", training()), expected = run(graph, "reference", training());
+    expect_close(actual.values, expected.values, graph.nodes.size(), 100, false);
+    expect_close(actual.gradients, expected.gradients, graph.nodes.size(), 100, false);
+  }
+}
+
 // 1003 x 2111 weights are more than 8 MiB, and neither size fills whole registers or groups of rows.
 TEST_F(Networks, OneSampleTimesLargeWeightsAgreesWithTheReference) {
   small::Builder b("wide");
