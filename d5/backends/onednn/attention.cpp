@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by oneDNN's matmul and softmax over all heads at once. Heads that lie within the last axis are read and
-// written where they are, by strides. Causality is a mask that is added to the scores. In training forward keeps the
-// weights P for backward (d5/operators/attention.cpp has the formulas).
+// Attention by oneDNN's matmul and softmax over all heads at once, for comparison: the built-in one is our own
+// (own/attention.cpp). Heads that lie within the last axis are read and written where they are, by strides. Causality
+// is a mask that is added to the scores. In training forward keeps the weights P for backward
+// (d5/operators/attention.cpp has the formulas).
 #include <cmath>
 #include <limits>
 
@@ -129,5 +130,5 @@ class OnednnAttention final : public OnednnKernel {
 };
 
 }  // namespace
-D5_REGISTER_KERNEL(onednn, "Attention", "builtin", OnednnAttention);
+D5_REGISTER_KERNEL(onednn, "Attention", "onednn", OnednnAttention);
 }  // namespace d5::onednn

@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(Operators, Allocations,
                                          "Relu", "Add", "Where", "Max", "MeanSquaredError", "ReduceMax", "ReduceSum",
                                          "LogSoftmax", "LayerNormalization", "GroupNormalization", "Dropout",
                                          "SoftmaxCrossEntropyLoss", "Transpose", "Slice", "Pad", "Concat", "Split",
-                                         "Tile", "Gather", "ScatterElements", "TopK", "CumSum", "Cast"),
+                                         "Tile", "Gather", "ScatterElements", "TopK", "CumSum", "Cast", "Attention"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

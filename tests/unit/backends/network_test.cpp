@@ -237,25 +237,47 @@ TEST_F(Networks, CausalAttentionHasNoReferenceKernel) {
   const Graph graph = b.finish({b.node("Attention", {b.input("q", heads), b.input("k", heads), b.input("v", heads)},
                                        {{"is_causal", int64_t{1}}})});
   ParameterSet parameters;
-  for (const auto& [name, kernel] : open_backend("onednn")->compile(graph, parameters, training())->kernels())
+  CompileOptions options = training();
+  options.kernel = "onednn";
+  for (const auto& [name, kernel] : open_backend("onednn")->compile(graph, parameters, options)->kernels())
     EXPECT_THAT(kernel, testing::Not(testing::HasSubstr("ref"))) << name;
 }
 
 // Queries, keys and values are one tensor, which is read once more: its gradient has four summands. 100 queries are
 // several blocks.
 TEST_F(Networks, AttentionOfAValueToItself) {
-  for (const bool causal : {false, true}) {
-    SCOPED_TRACE(causal);
-    small::Builder b("itself");
-    const std::string x = b.relu(b.input("x", {2, 100, 48}));
-    const std::string y =
-        b.node("Attention", {x, x, x},
-               {{"is_causal", int64_t{causal}}, {"q_num_heads", int64_t{3}}, {"kv_num_heads", int64_t{3}}});
-    const Graph graph = b.finish({b.node("Add", {x, y})});
-    const Results actual = run(graph, "onednn", training()), expected = run(graph, "reference", training());
-    expect_close(actual.values, expected.values, graph.nodes.size(), 100, false);
-    expect_close(actual.gradients, expected.gradients, graph.nodes.size(), 100, false);
-  }
+  for (const char* kernel : {"builtin", "onednn"})
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, causal {}", kernel, causal));
+      small::Builder b("itself");
+      const std::string x = b.relu(b.input("x", {2, 100, 48}));
+      const std::string y =
+          b.node("Attention", {x, x, x},
+                 {{"is_causal", int64_t{causal}}, {"q_num_heads", int64_t{3}}, {"kv_num_heads", int64_t{3}}});
+      const Graph graph = b.finish({b.node("Add", {x, y})});
+      CompileOptions options = training();
+      const Results expected = run(graph, "reference", options);
+      options.kernel = kernel;
+      const Results actual = run(graph, "onednn", options);
+      expect_close(actual.values, expected.values, graph.nodes.size(), 100, false);
+      expect_close(actual.gradients, expected.gradients, graph.nodes.size(), 100, false);
+    }
+}
+
+TEST_F(Networks, AttentionTellsItsScores) {
+  for (const int64_t mode : {0, 1, 2, 3})
+    for (const double softcap : {0.0, 0.5}) {
+      SCOPED_TRACE(fmt::format("mode {}, softcap {}", mode, softcap));
+      small::Builder b("scores");
+      const std::vector<std::string> inputs{b.input("q", {2, 4, 20, 8}), b.input("k", {2, 2, 30, 8}),
+                                            b.input("v", {2, 2, 30, 5}), b.input("mask", {2, 1, 20, 30})};
+      const Attributes attributes{{"is_causal", int64_t{mode != 2}},  // no infinities, which have no distance
+                                  {"qk_matmul_output_mode", mode},
+                                  {"softcap", softcap}};
+      const std::string y = b.node("Attention", inputs, attributes, 4);
+      const Graph graph = b.finish({y, y + "3"});
+      expect_close(run(graph, "onednn", {}).values, run(graph, "reference", {}).values, graph.nodes.size(), 30, false);
+    }
 }
 
 // 1003 x 2111 weights are more than 8 MiB, and neither size fills whole registers or groups of rows.
