@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "d5/core/parallel.hpp"
 #include "d5/operators/checks.hpp"
@@ -167,6 +168,8 @@ class Attention final : public Operator {
             {"packed", "three axes: heads lie within the last one", false},
             {"causal", "a query sees no later key", false},
             {"mask", "none, bool or float", "none"},
+            {"mask_axes", "of the mask: N samples, H heads, Q queries, K keys, 1 the same for all of them", "QK"},
+            {"mask_keys", "keys that the mask has, nobody sees further ones; 0: all", 0},
             {"past", "keys that stand before those of K", 0},
             {"padded", "samples have numbers of keys of their own (nonpad_kv_seqlen)", false},
             {"scale", "factor of the products; 0: 1 / sqrt(size)", 0.0},
@@ -193,9 +196,17 @@ class Attention final : public Operator {
     OperatorCase one;
     one.inputs = {
         rows(heads, queries, size), rows(kv, keys, size), rows(kv, keys, v_size), absent, absent, absent, absent};
-    if (mask != "none")
-      one.inputs[3] = {.spec = {mask == "bool" ? DType::boolean : type, {queries, past + keys}},
+    if (mask != "none") {
+      std::vector<Index> axes;
+      for (const char axis : v.text("mask_axes", "")) {
+        const std::map<char, Index> sizes{
+            {'N', n}, {'H', heads}, {'Q', queries}, {'K', otherwise("mask_keys", past + keys)}, {'1', 1}};
+        if (!sizes.contains(axis)) throw UsageError("{} mask_axes has a '{}'; legal: N, H, Q, K, 1", place, axis);
+        axes.push_back(sizes.at(axis));
+      }
+      one.inputs[3] = {.spec = {mask == "bool" ? DType::boolean : type, Shape(axes)},
                        .differentiable = mask == "float"};
+    }
     if (past > 0) {
       one.inputs[4] = {.spec = {type, {n, kv, past, size}}};
       one.inputs[5] = {.spec = {type, {n, kv, past, v_size}}};
@@ -217,22 +228,70 @@ class Attention final : public Operator {
   }
 
   static std::vector<Attributes> cases() {
-    return {{{"batch", 1}, {"heads", 1}, {"queries", 1}, {"size", 1}},
-            {{"batch", 2}, {"heads", 2}, {"queries", 3}, {"keys", 5}, {"size", 4}, {"v_size", 3}},
-            {{"batch", 2}, {"heads", 2}, {"queries", 4}, {"size", 3}, {"causal", true}, {"packed", true}},
-            {{"batch", 1}, {"heads", 4}, {"kv_heads", 2}, {"queries", 3}, {"size", 5}, {"mask", "float"}},
-            {{"batch", 2}, {"heads", 2}, {"kv_heads", 1}, {"queries", 5}, {"size", 2}, {"mask", "bool"}},
-            {{"batch", 1}, {"heads", 2}, {"queries", 3}, {"size", 4}, {"past", 2}, {"causal", true}, {"packed", true}},
-            {{"batch", 3}, {"heads", 1}, {"queries", 2}, {"keys", 6}, {"size", 3}, {"padded", true}},
-            {{"batch", 1},
-             {"heads", 2},
-             {"queries", 6},
-             {"size", 3},
-             {"softcap", 0.5},
-             {"scale", 2.0},
-             {"left_window", 2},
-             {"right_window", 1}},
-            {{"batch", 1}, {"heads", 2}, {"queries", 64}, {"size", 32}, {"causal", true}}};
+    return {
+        {{"batch", 1}, {"heads", 1}, {"queries", 1}, {"size", 1}},
+        {{"batch", 2}, {"heads", 2}, {"queries", 3}, {"keys", 5}, {"size", 4}, {"v_size", 3}},
+        {{"batch", 2}, {"heads", 2}, {"queries", 4}, {"size", 3}, {"causal", true}, {"packed", true}},
+        {{"batch", 1}, {"heads", 4}, {"kv_heads", 2}, {"queries", 3}, {"size", 5}, {"mask", "float"}},
+        {{"batch", 2}, {"heads", 2}, {"kv_heads", 1}, {"queries", 5}, {"size", 2}, {"mask", "bool"}},
+        {{"batch", 1}, {"heads", 2}, {"queries", 3}, {"size", 4}, {"past", 2}, {"causal", true}, {"packed", true}},
+        {{"batch", 3}, {"heads", 1}, {"queries", 2}, {"keys", 6}, {"size", 3}, {"padded", true}},
+        {{"batch", 1},
+         {"heads", 2},
+         {"queries", 6},
+         {"size", 3},
+         {"softcap", 0.5},
+         {"scale", 2.0},
+         {"left_window", 2},
+         {"right_window", 1}},
+        {{"batch", 1}, {"heads", 2}, {"queries", 64}, {"size", 32}, {"causal", true}},
+        {{"batch", 2},
+         {"heads", 2},
+         {"queries", 5},
+         {"size", 4},
+         {"causal", true},
+         {"mask", "float"},
+         {"mask_axes", "NHQK"}},
+        {{"batch", 2},
+         {"heads", 4},
+         {"kv_heads", 2},
+         {"queries", 50},
+         {"keys", 70},
+         {"size", 20},
+         {"v_size", 36},
+         {"packed", true},
+         {"mask", "bool"},
+         {"mask_axes", "N11K"}},
+        {{"batch", 2},
+         {"heads", 6},
+         {"kv_heads", 2},
+         {"queries", 1},
+         {"size", 8},
+         {"past", 9},
+         {"packed", true},
+         {"mask", "float"},
+         {"mask_axes", "H1K"}},
+        // Queries that see nothing: where a sample has fewer keys than queries, and far behind the keys of the mask.
+        {{"batch", 3}, {"heads", 1}, {"queries", 5}, {"size", 3}, {"padded", true}, {"causal", true}},
+        {{"batch", 1},
+         {"heads", 2},
+         {"queries", 7},
+         {"size", 4},
+         {"left_window", 2},
+         {"mask", "float"},
+         {"mask_axes", "K"},
+         {"mask_keys", 3}},
+        {{"batch", 1},
+         {"heads", 4},
+         {"kv_heads", 1},
+         {"queries", 20},
+         {"size", 16},
+         {"past", 30},
+         {"causal", true},
+         {"softcap", 2.0},
+         {"left_window", 24},
+         {"mask", "float"},
+         {"mask_axes", "1HQK"}}};
   }
 
  private:
