@@ -281,6 +281,10 @@ int train_rank_main(const std::string& file) {
     const Json& fields = request.at("fields");
     set_threads(fields.at("threads").get<int>());
     Communicator communicator(world);
+    if (communicator.size() != fields.at("ranks").get<int>())  // each would train alone, and say that it was several
+      throw UsageError(
+          "[train] {} ranks were started, the case is for {}: is this mpirun of the same MPI that d5 was built with?",
+          communicator.size(), fields.at("ranks").get<int>());
     check_equal(communicator, text);
     communicator.set_time_limit(fields.at("rank_limit").get<double>());
     if (fields.at("elastic").get<bool>())

@@ -244,6 +244,22 @@ optimizer = "momentum:learning_rate=0.01"
             self.assertNotEqual(result.returncode, 0)
             self.assertIn("rank 1 is another program than rank 0", result.stderr)
 
+    def test_ranks_that_an_mpirun_of_another_library_started_do_not_train(self):
+        """Each of them would be alone: here one that was started alone, and a mpirun whose ranks are."""
+        case = {k: v for k, v in self.records("--ranks", "2", "--communicator", "mpi")[0]["case"].items()}
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "case").write_text(json.dumps({"fields": case, "depth": "measure"}))
+            result = self.by_mpirun((d5, f"{folder}/case"))
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("1 ranks were started, the case is for 2", result.stderr)
+            mpirun = Path(folder, "mpirun")
+            mpirun.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'HYDRA build details' && exit\n"
+                              "while [ \"$1\" != -n ]; do shift; done\nshift 2\n\"$@\" & \"$@\" & wait\n")
+            mpirun.chmod(0o755)
+            result = train("--ranks", "2", "--communicator", "mpi", environment={"PATH": f"{folder}:{os.environ['PATH']}"})
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("1 ranks were started, the case is for 2", result.stdout + result.stderr)
+
     def test_a_missing_machine_and_no_mpi_are_said(self):
         words = ["--ranks", "2", "--communicator", "mpi"]
         result = train(*words, environment={"D5_CLUSTER_HOSTS": "d5-no-such-host,d5-no-such-host-2"})
