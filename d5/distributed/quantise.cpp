@@ -26,7 +26,10 @@ void Quantiser::encode(std::span<const float> values, const Rng& rng, uint64_t f
       std::byte* out = to + encoded_bytes(g * group_);
       const int64_t from = g * group_, count = std::min(group_, n - from);
       float largest = 0;
-      for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[static_cast<size_t>(from + i)]));
+      for (int64_t i = 0; i < count; ++i) {
+        const float magnitude = std::abs(values[static_cast<size_t>(from + i)]);
+        if (magnitude > largest || std::isnan(magnitude)) largest = magnitude;
+      }
       std::memcpy(out, &largest, sizeof largest);
       out += sizeof largest;
       const double scale = largest > 0 ? levels() / static_cast<double>(largest) : 0;

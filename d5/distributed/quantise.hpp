@@ -2,7 +2,8 @@
 // Random rounding to few levels (QSGD; Alistarh et al., 2017), a scale for every group of consecutive numbers:
 //   m = max |v|      q_i = sign(v_i) floor(|v_i| / m s + u_i)      decoded: m q_i / s      s = 2^(bits - 1) - 1
 // with u_i uniform in [0, 1): the expectation of what is decoded is v, and it is off by less than m / s. The largest
-// magnitude stands in place of the paper's 2-norm, as in its experiments: less variance, and q fits into `bits`.
+// magnitude stands in place of the paper's 2-norm, as in its experiments: less variance, and q fits into `bits`. A
+// group with a value that is no number is decoded to nothing else.
 #pragma once
 
 #include <cstddef>

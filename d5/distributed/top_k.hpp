@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The largest magnitudes of every group of consecutive numbers.
+// The largest magnitudes of every group of consecutive numbers. What is no number counts as larger than all: it goes to
+// where it is seen.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -29,6 +31,10 @@ class TopK {
   }
 
  private:
+  static float magnitude_of(float value) {
+    return std::isnan(value) ? std::numeric_limits<float>::infinity() : std::abs(value);
+  }
+
   void split_group(std::span<float> values, std::span<float> left, float scale) {
     const size_t n = values.size(), k = chosen_of(n);
     for (size_t i = 0; i < n; ++i) values[i] += scale * left[i];
@@ -36,16 +42,16 @@ class TopK {
       std::ranges::fill(left, 0.0f);
       return;
     }
-    for (size_t i = 0; i < n; ++i) magnitudes_[i] = std::abs(values[i]);
+    for (size_t i = 0; i < n; ++i) magnitudes_[i] = magnitude_of(values[i]);
     const auto at = magnitudes_.begin() + static_cast<std::ptrdiff_t>(k - 1);
     std::nth_element(magnitudes_.begin(), at, magnitudes_.begin() + static_cast<std::ptrdiff_t>(n), std::greater<>());
     const float least = *at;
     // Of those that are equal to the least the first ones, so that it is k of them.
     size_t above = 0;
-    for (size_t i = 0; i < n; ++i) above += std::abs(values[i]) > least;
+    for (size_t i = 0; i < n; ++i) above += magnitude_of(values[i]) > least;
     size_t ties = k - above;
     for (size_t i = 0; i < n; ++i) {
-      const float magnitude = std::abs(values[i]);
+      const float magnitude = magnitude_of(values[i]);
       const bool stays = magnitude > least || (magnitude == least && ties > 0);
       if (stays && magnitude == least) --ties;
       left[i] = stays ? 0.0f : values[i];

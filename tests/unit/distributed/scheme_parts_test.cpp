@@ -124,6 +124,33 @@ TEST(Quantiser, IsUnbiasedAndWithinALevel) {
   }
 }
 
+// A gradient that is no number must reach the weights, so that the loss shows it.
+TEST(Quantiser, WhatIsNoNumberIsNotHidden) {
+  for (const int64_t bits : {2, 4, 8})
+    for (const float broken : {std::nanf(""), INFINITY})
+      for (const size_t at : {0, 5, 7}) {
+        std::vector<float> values(16, 0.5f), decoded(16);
+        values[at] = broken;
+        const Quantiser quantiser(bits, 8);
+        std::vector<std::byte> encoded(static_cast<size_t>(quantiser.encoded_bytes(16)));
+        quantiser.encode(values, Rng(1, 2), 0, encoded.data());
+        quantiser.add_decoded(encoded.data(), decoded);
+        EXPECT_FALSE(std::isfinite(decoded[at])) << bits << " " << broken;
+        EXPECT_EQ(decoded[8], 0.5f);  // of the next group; the largest is on a level
+      }
+}
+
+TEST(TopK, WhatIsNoNumberTravels) {
+  for (const float broken : {std::nanf(""), -INFINITY}) {
+    TopK top(0.25, 8);
+    std::vector<float> values{1, -9, 2, broken, -4, 5, 0, 0}, left(8, 0.0f);
+    top.split(values, left, 1);
+    EXPECT_FALSE(std::isfinite(values[3]));
+    EXPECT_EQ(values[1], -9);
+    EXPECT_THAT(left, ElementsAre(1, 0, 2, 0, -4, 5, 0, 0));
+  }
+}
+
 TEST(TopK, KeepsTheLargestAndNothingIsLost) {
   TopK top(0.25, 8);
   std::vector<float> values{1, -9, 2, 3, -4, 5, 0, 0, 7, 7, 7, 0.5f}, left(12, 0.0f);
