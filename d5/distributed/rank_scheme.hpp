@@ -46,6 +46,7 @@ class RankScheme : public Scheme {
 
   void average(ParameterSet&);                 // masters over all ranks
   void refresh_computes(ParameterSet&) const;  // from the masters; nothing to do in f32
+  bool has_statistics() const { return !statistics_.empty(); }
   // Around an exchange of parameters: what is not trainable stays this rank's own.
   void keep_statistics(ParameterSet&);
   void restore_statistics(ParameterSet&);

@@ -33,9 +33,14 @@ class DecentralisedSgd final : public RankScheme {
     theirs_.assign(most, std::vector<float>(static_cast<size_t>(start.parameters.elements())));
   }
 
-  // Nobody writes parameters until finish_step: they travel as they lie.
+  // Parameters travel as they lie, for nobody writes them until finish_step; but running statistics change with the
+  // pass that goes on.
   void begin_step(Step& step) override {
-    const float* const own = masters_at(step.parameters(), step.all());
+    const float* own = masters_at(step.parameters(), step.all());
+    if (has_statistics()) {
+      sent_.assign(own, own + step.parameters().elements());
+      own = sent_.data();
+    }
     const auto bytes = static_cast<size_t>(step.parameters().elements()) * sizeof(float);
     const auto& row = rows_[phase(step)];
     for (size_t i = 1; i < row.size(); ++i)
@@ -70,6 +75,7 @@ class DecentralisedSgd final : public RankScheme {
   std::vector<std::vector<MixingWeight>> rows_;  // by phase: this rank first
   std::vector<std::vector<int>> receivers_;
   std::vector<std::vector<float>> theirs_;
+  std::vector<float> sent_;
   std::vector<Request> pending_;
 };
 

@@ -170,6 +170,33 @@ TEST(Schemes, UnreducedStateIsTheRanksOwnAndTheModelIsOne) {
   }
 }
 
+// Neighbours get what a rank had when its step began, whatever its pass has made of running statistics since.
+TEST(Dpsgd, WhatTravelsIsOfTheBeginningOfTheStep) {
+  run_ranks({.ranks = 2}, [](Communicator& communicator) {
+    ParameterSet set;
+    set.add({.name = "weights", .spec = {DType::f32, {100}}});
+    set.add({.name = "running", .spec = {DType::f32, {10}}, .trainable = false});
+    set.freeze();
+    const auto rank = static_cast<float>(communicator.rank());
+    std::ranges::fill(set.masters(set.all()).values<float>(), rank);
+    const auto optimizer = make_optimizer({"sgd", {{"learning_rate", 0.0}}}, set);
+    const auto scheme = make_scheme("dpsgd", {}, &communicator);
+    scheme->begin_training({.parameters = set, .optimizer = *optimizer, .make_optimizer = {}, .resumed = true});
+    const Moment moment;
+    optimizer->new_input(moment);
+    Step step(set, *optimizer, moment);
+    if (rank == 1) communicator.barrier();
+    scheme->begin_step(step);
+    if (rank == 0) {
+      std::ranges::fill(set.master("running").values<float>(), 100.0f);
+      communicator.barrier();
+    }
+    scheme->finish_step(step);
+    EXPECT_EQ(set.master("weights").values<float>()[99], 0.5f);
+    EXPECT_EQ(set.master("running").values<float>()[9], rank == 0 ? 50.5f : 0.5f);
+  });
+}
+
 class Slow final : public TrainingEvents {
  public:
   void before(TrainingEvent event, const TrainingView& view) override {
