@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients travel in 16 bits: half the bytes. Sums are rounded to 16 bits after each addition, so with n ranks a
-// gradient is off by at most about (n + 1) u of the magnitudes summed (u = 2^-9 for bf16, 2^-12 for f16). f16 overflows
+// gradient is off by at most about (n + 1) u of the magnitudes summed (u = 2^-8 for bf16, 2^-11 for f16). f16 overflows
 // above 65504; bf16 has the range of f32.
 //   g = f32(1/n sum_r f16(g_r))      p = update(p, g)
 #include "d5/core/convert.hpp"
