@@ -147,8 +147,8 @@ std::string scaling_text(std::span<const Record> records, bool colour) {
       table.row(std::move(cells), {stamp_text(*runs.front()), Tone::faint});
     }
   }
-  std::string title = first.value("scaling", "strong") + " scaling";
   const auto is_constant = [&](const char* name) { return std::ranges::find(varying, name) == varying.end(); };
+  std::string title = is_constant("scaling") ? first.value("scaling", "strong") + " scaling" : "scaling";
   if (is_constant("scheme") && first.value("scheme", "") != "") title += ", " + first.value("scheme", "");
   if (is_constant("batch")) title += ", batch " + first.at("batch").dump();
   if (is_constant("link") && first.value("link", "") != "") title += ", links of " + first.value("link", "");

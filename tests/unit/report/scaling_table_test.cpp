@@ -63,6 +63,16 @@ TEST(ScalingTable, StudiesShareATableAndEachHasItsOwnBase) {
   EXPECT_THAT(text, Not(HasSubstr("none")));
 }
 
+TEST(ScalingTable, BothKindsOfScalingAreNamedInTheRows) {
+  std::vector records{run("", 1, 100), run("", 2, 150), run("", 1, 100), run("", 2, 170)};
+  for (size_t i : {2, 3}) records[i].fields["scaling"] = "strong";
+  const std::string text = scaling_text(records, false);
+  EXPECT_THAT(text, HasSubstr("scaling, dsgd, batch 32, each against its fewest ranks\nscaling "));
+  EXPECT_THAT(text, Not(HasSubstr("weak scaling")));
+  EXPECT_THAT(text, ContainsRegex("weak +2 +150"));
+  EXPECT_THAT(text, ContainsRegex("strong +2 +170"));
+}
+
 TEST(ScalingTable, SeedsGiveAMedian) {
   const std::vector records{run("", 1, 100, 1), run("", 1, 300, 2), run("", 2, 200, 1), run("", 2, 400, 2)};
   EXPECT_THAT(scaling_text(records, false), ContainsRegex("2 +300 +1.50 +75 %"));
