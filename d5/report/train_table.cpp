@@ -60,25 +60,37 @@ std::vector<Cell> step_cells(const Json& step, const std::vector<Part>& parts) {
   return cells;
 }
 
-const std::vector<const char*> shown_fields{"dataset",   "backend", "optimizer",      "batch", "threads", "scheme",
+// Always named; others where they differ.
+const std::vector<std::string> shown_fields{"dataset",   "backend", "optimizer",      "batch", "threads", "scheme",
                                             "algorithm", "link",    "ranks_per_node", "ranks", "seed"};
+
+// The fields of a case in which these differ, those that are always shown first.
+std::vector<std::string> differing(const std::vector<const Record*>& records) {
+  std::vector<Record> all;
+  for (const Record* record : records) all.push_back({.fields = record->fields});
+  std::vector<std::string> names = shown_fields;
+  for (const std::string& name : field_names(all))
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  std::erase_if(names, [&](const std::string& name) {
+    const std::string first = field_text(all.front().fields, name);
+    return std::ranges::all_of(all, [&](const Record& record) { return field_text(record.fields, name) == first; });
+  });
+  return names;
+}
 
 std::string table_of(const std::string& network, const std::vector<const Record*>& records, bool colour) {
   const std::string quality = quality_name(*records.front());
-  std::vector<const char*> varying;
+  std::vector<std::string> varying = differing(records);
+  std::erase(varying, "epochs");  // those that were trained have a column
   std::string constant;
-  for (const char* field : shown_fields) {
-    const std::string first = field_text(records.front()->fields, field);
-    const bool varies =
-        std::ranges::any_of(records, [&](const Record* record) { return field_text(record->fields, field) != first; });
-    if (varies)
-      varying.push_back(field);
-    else if (!first.empty() && !(field == std::string_view("ranks") && first == "1") &&
-             !(field == std::string_view("ranks_per_node") && first == "0"))
-      constant += fmt::format(", {} {}", field, first);
+  for (const std::string& field : shown_fields) {
+    if (std::ranges::find(varying, field) != varying.end()) continue;
+    const std::string value = field_text(records.front()->fields, field);
+    if (!value.empty() && !(field == "ranks" && value == "1") && !(field == "ranks_per_node" && value == "0"))
+      constant += fmt::format(", {} {}", field, value);
   }
   TextTable table;
-  for (const char* field : varying) table.column(field);
+  for (const std::string& field : varying) table.column(field);
   table.column("epochs", Align::right);
   table.column("test " + quality + (records.front()->metric("test_" + quality) ? " (95 %)" : ""));
   table.column("train loss", Align::right);
@@ -96,7 +108,7 @@ std::string table_of(const std::string& network, const std::vector<const Record*
   table.column("stopped");
   for (const Record* record : records) {
     std::vector<Cell> cells;
-    for (const char* field : varying) cells.push_back({field_text(record->fields, field)});
+    for (const std::string& field : varying) cells.push_back({field_text(record->fields, field)});
     const Json training = record->details.value("training", Json::object());
     const Metric* result = record->metric("test_" + quality);
     if (!result) {
@@ -131,8 +143,8 @@ std::string seconds_or(const std::optional<double>& value, const char* otherwise
   return value ? seconds_text(*value) : otherwise;
 }
 
-// What the seeds of one configuration say together; empty for a single run.
-std::string summary_of(const std::vector<const Record*>& all) {
+// What the seeds of one configuration say together; empty for a single run. `apart`: in what configurations differ.
+std::string summary_of(const std::vector<const Record*>& all, const std::vector<std::string>& apart) {
   std::vector<const Record*> runs;
   std::ranges::copy_if(all, std::back_inserter(runs), [](const Record* run) {
     return run->status != "unsupported" && run->status != "skipped";  // these were never begun
@@ -157,8 +169,12 @@ std::string summary_of(const std::vector<const Record*>& all) {
       lives.push_back({reached ? reached->median : training["seconds"].get<double>(), reached != nullptr});
   }
   const auto failed = std::ranges::count_if(lives, [](const Lifetime& life) { return std::isinf(life.time); });
-  std::string text = fmt::format("{} {}, {} seeds:", field_text(runs.front()->fields, "backend"),
-                                 field_text(runs.front()->fields, "optimizer"), runs.size());
+  std::string text =
+      fmt::format("{} {}", field_text(runs.front()->fields, "backend"), field_text(runs.front()->fields, "optimizer"));
+  for (const std::string& field : apart)
+    if (field != "backend" && field != "optimizer" && field != "seed")
+      text += fmt::format(", {} {}", field, field_text(runs.front()->fields, field));
+  text += fmt::format(", {} seeds:", runs.size());
   if (!values.empty()) {
     std::ranges::sort(values);
     const double middle = (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
@@ -208,7 +224,10 @@ std::string train_text(std::span<const Record> records, bool colour) {
   std::string text;
   for (const auto& [network, of_network] : networks)
     text += (text.empty() ? "" : "\n") + table_of(network, of_network, colour);
-  for (const auto& runs : by_configuration(records)) text += summary_of(runs);
+  std::vector<const Record*> all;
+  for (const auto& [network, of_network] : networks) all.insert(all.end(), of_network.begin(), of_network.end());
+  const std::vector<std::string> apart = all.empty() ? std::vector<std::string>() : differing(all);
+  for (const auto& runs : by_configuration(records)) text += summary_of(runs, apart);
   text += scaling_text(records, colour);
   std::string notes;
   for (const Record& record : records)

@@ -11,7 +11,9 @@
 namespace d5 {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using Outcome = Judgement::Outcome;
 
 Record run(int seed, double accuracy, double seconds, bool reached, const std::string& backend = "onednn") {
@@ -61,6 +63,31 @@ TEST(TrainTable, ShowsEveryRunAndWhatTheSeedsSayTogether) {
   EXPECT_THAT(text, HasSubstr("reached by 4 of 5; median 40 s"));
   // Without the fastest (10 s) and the one that missed: (20 + 40 + 50) / 3.
   EXPECT_THAT(text, HasSubstr("MLPerf score 36.7 s"));
+}
+
+// Every field of a case can be an axis, and rows are told apart.
+TEST(TrainTable, WhateverDiffersHasAColumn) {
+  std::vector<Record> records = five({0.91, 0.92});
+  records[1].fields["seed"] = 1;
+  for (Record& record : records) record.fields.update({{"communicator", "threads"}, {"width", 64}});
+  EXPECT_THAT(train_text(records, false), Not(HasSubstr("communicator")));
+  records[0].fields["communicator"] = "mpi";
+  records[1].fields["width"] = 128;
+  const std::string text = train_text(records, false);
+  EXPECT_THAT(text, ContainsRegex("communicator +width +epochs"));
+  EXPECT_THAT(text, ContainsRegex("mpi +64 +2 +0.9100"));
+  EXPECT_THAT(text, ContainsRegex("threads +128 +2 +0.9200"));
+}
+
+TEST(TrainTable, SeedsOfSeveralConfigurationsSayWhoseTheyAre) {
+  std::vector<Record> records = five({0.91, 0.92, 0.81, 0.82});
+  for (size_t i : {0, 1, 2, 3}) {
+    records[i].fields["seed"] = i % 2;
+    records[i].fields["scheme"] = i < 2 ? "dsgd" : "qsgd";
+  }
+  const std::string text = train_text(records, false);
+  EXPECT_THAT(text, HasSubstr(", scheme dsgd, 2 seeds: test accuracy median 0.915"));
+  EXPECT_THAT(text, HasSubstr(", scheme qsgd, 2 seeds: test accuracy median 0.815"));
 }
 
 // Three of six never get there: half of them had when the third one did, at 30 s.
