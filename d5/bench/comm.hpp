@@ -87,9 +87,12 @@ struct CommRun {
 // From what rank 0 told in all launches: one record for every group and algorithm, in the order of the plan.
 std::vector<Record> comm_records(const CommPlan&, const CommRun&, const std::vector<nlohmann::json>& told);
 
-// Time that no algorithm can beat if a message of b bytes costs alpha + beta b:
-// ceil(log2 n) alpha + f S beta, with f as in the bus bandwidth; of one message alpha + S beta.
-double alpha_beta_bound(Collective, int ranks, double bytes, double alpha_s, double beta_s_per_byte);
+// Time that no algorithm can beat if a message of b bytes between machines costs alpha + beta b, ranks of one machine
+// share its link, and what stays within a machine costs nothing: ceil(log2 m) alpha + f S beta, with f S what must go
+// through the link of one of m machines; of one message alpha + S beta. On a single machine every rank stands for one,
+// and f is that of the bus bandwidth. `nodes`: the machine of each rank.
+double alpha_beta_bound(Collective, std::span<const int> nodes, int root, double bytes, double alpha_s,
+                        double beta_s_per_byte);
 // Bus bandwidth = bytes / time x this: what links carry if the algorithm is the best there is.
 double bus_factor(Collective, int ranks);
 

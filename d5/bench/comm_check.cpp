@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "d5/bench/comm.hpp"
 #include "d5/core/convert.hpp"
@@ -110,14 +111,15 @@ int64_t CommCheck::wrong_exact(const void* output) const {
 
 int64_t CommCheck::wrong_real(const void* output) const {
   const auto value = [this](int r, int64_t i) { return real(r, i); };
-  const double u = round_off(op_.dtype);
+  const double roundings = (ranks_ + 1) * round_off(op_.dtype);
+  const double bound = roundings < 1 ? roundings / (1 - roundings) : std::numeric_limits<double>::infinity();
   int64_t wrong = 0;
   for (int64_t i = 0; i < output_elements(op_, ranks_); ++i) {
     double magnitude = 0;
     const double wanted = expected(i, value, &magnitude);
     const double scale = group_.reduction == Reduction::mean ? magnitude / ranks_ : magnitude;
     const double error = std::abs(load_as_double(op_.dtype, output, i) - wanted);
-    wrong += !(error <= (ranks_ + 1) * u / (1 - (ranks_ + 1) * u) * scale);
+    wrong += !(error <= bound * scale);
   }
   return wrong;
 }

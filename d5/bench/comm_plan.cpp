@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 
 #include "d5/bench/comm.hpp"
 #include "d5/distributed/algorithm.hpp"
@@ -106,11 +107,43 @@ double bus_factor(Collective collective, int ranks) {
   }
 }
 
-double alpha_beta_bound(Collective collective, int ranks, double bytes, double alpha_s, double beta_s_per_byte) {
-  if (ranks < 2) return 0;
-  int steps = is_direct(collective) ? 1 : 0;
-  while (!is_direct(collective) && 1 << steps < ranks) ++steps;
-  return steps * alpha_s + bus_factor(collective, ranks) * bytes * beta_s_per_byte;
+namespace {
+
+// Of the bytes of all ranks: what goes through the link of the machine that has most to do. `machines`: ranks of each.
+double link_factor(Collective collective, const std::vector<double>& machines, double of_root) {
+  const auto m = static_cast<double>(machines.size());
+  const double n = std::accumulate(machines.begin(), machines.end(), 0.0), least = std::ranges::min(machines);
+  switch (collective) {
+    case Collective::allreduce: return 2 * (m - 1) / m;
+    case Collective::allgather:
+    case Collective::reduce_scatter: return (n - least) / n;
+    case Collective::gather:
+    case Collective::scatter: return (n - of_root) / n;
+    case Collective::all_to_all: {
+      double most = 0;
+      for (const double ranks : machines) most = std::max(most, ranks * (n - ranks) / n);
+      return most;
+    }
+    default: return 1;
+  }
+}
+
+}  // namespace
+
+double alpha_beta_bound(Collective collective, std::span<const int> nodes, int root, double bytes, double alpha_s,
+                        double beta_s_per_byte) {
+  if (nodes.size() < 2) return 0;
+  if (is_direct(collective)) return alpha_s + bytes * beta_s_per_byte;
+  std::vector<double> machines(static_cast<size_t>(std::ranges::max(nodes)) + 1);
+  for (const int node : nodes) ++machines[static_cast<size_t>(node)];
+  double of_root = machines[static_cast<size_t>(nodes[static_cast<size_t>(root)])];
+  if (machines.size() == 1) {
+    machines.assign(nodes.size(), 1.0);
+    of_root = 1;
+  }
+  int steps = 0;
+  while (size_t{1} << steps < machines.size()) ++steps;
+  return steps * alpha_s + link_factor(collective, machines, of_root) * bytes * beta_s_per_byte;
 }
 
 }  // namespace d5

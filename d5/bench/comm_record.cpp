@@ -75,8 +75,8 @@ bool goes_as_far_as_the_ping_pong(const CommGroup& group, int ranks, const std::
   return nodes[static_cast<size_t>(group.root)] != nodes[static_cast<size_t>((group.root + 1) % ranks)];
 }
 
-void add_figures(Record& record, const Told& told, const CommGroup& group, const std::vector<int>& nodes, double alpha,
-                 double beta) {
+void add_figures(Record& record, const Told& told, const CommGroup& group, const std::string& algorithm,
+                 const std::vector<int>& nodes, double alpha, double beta) {
   const auto ranks = static_cast<int>(nodes.size());
   const std::vector<int> neighbours = neighbours_of(group, ranks, 0);
   const Operation op = operation_of(group, ranks, neighbours);
@@ -104,7 +104,9 @@ void add_figures(Record& record, const Told& told, const CommGroup& group, const
     if (q.interval) tail["ci95"] = {q.interval->low, q.interval->high};
     record.details["tails"][fmt::format("p{:g}", 100 * q.p)] = tail;
   }
-  const double bound = alpha_beta_bound(group.collective, ranks, bytes, alpha, beta);
+  // Sparse streams need not carry zeros.
+  const double carried = algorithm == "sparse" ? group.density * bytes : bytes;
+  const double bound = alpha_beta_bound(group.collective, nodes, group.root, carried, alpha, beta);
   if (bound > 0 && goes_as_far_as_the_ping_pong(group, ranks, nodes)) {
     record.bound = Bound{"alpha-beta", bound, "s", bound / time.median};
     if (record.bound->share > 1.05)
@@ -174,7 +176,7 @@ std::vector<Record> comm_records(const CommPlan& plan, const CommRun& run, const
         record.details["check"] = {{"compared", "every element on every rank, before timing and after every slice"}};
         record.samples = one.samples;
         record.stopped = "fixed";
-        add_figures(record, one, group, nodes.get<std::vector<int>>(), alpha, beta);
+        add_figures(record, one, group, algorithm, nodes.get<std::vector<int>>(), alpha, beta);
       }
       records.push_back(std::move(record));
     }
