@@ -192,6 +192,11 @@ bool take_down(const std::string& name) {
   for (const fs::path& folder : {fs::path("/run/netns"), names_folder})
     for (const auto& entry : fs::directory_iterator(folder, error))
       if (const std::string host = entry.path().filename().string(); is_ours(host)) hosts.push_back(host);
+  for (const Cluster& other : clusters())  // d5c10 is the tenth node of 'c', or the first of 'c1'
+    if (other.options.name != name)
+      std::erase_if(hosts, [&](const std::string& host) {
+        return std::ranges::find(other.nodes, host, &ClusterNode::host) != other.nodes.end();
+      });
   std::ranges::sort(hosts);
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   for (const std::string& host : hosts) {

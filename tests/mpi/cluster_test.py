@@ -111,6 +111,11 @@ class Cluster(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
         self.assertIn(f"'{NAME}' is up", refused.stderr)
 
+    def test_nodes_of_a_name_that_begins_alike_stay(self):
+        self.up()
+        self.assertIn("there was none", run("down", "--name", NAME[:-1]).stdout)
+        self.assertEqual(run("exec", "--name", NAME, "--node", "1", "--", "hostname").stdout, f"d5{NAME}1\n")
+
     def test_what_is_left_over_is_not_removed_silently(self):
         self.up()
         state = Path("/run/d5-cluster") / NAME / "state"
