@@ -72,8 +72,15 @@ double density_of(const std::string& text) {
   return density;
 }
 
+// Ranks whose memory is this machine's; nodes of an emulated cluster share it, too.
+int ranks_here(const CommFlags& flags, int ranks) {
+  if (flags.communicator == "threads" || std::getenv("D5_CLUSTER_RATE")) return ranks;
+  const int machines = machines_there({.hosts = words(flags.hosts)});
+  return std::min(ranks, flags.ranks_per_node > 0 ? flags.ranks_per_node : (ranks + machines - 1) / machines);
+}
+
 // What no rank could do with any algorithm.
-void check_group(const CommGroup& group, int ranks) {
+void check_group(const CommGroup& group, int ranks, int ranks_here) {
   if (group.collective == Collective::barrier) throw UsageError("[comm] a barrier moves no sizes to measure");
   if (group.collective == Collective::neighbour_exchange && neighbours_of(group, ranks, 0).empty())
     throw UsageError("[comm] 1 rank has no neighbours; legal: --ranks 2 and more");
@@ -89,9 +96,15 @@ void check_group(const CommGroup& group, int ranks) {
     throw UsageError("[comm] the mean of {} is no {}; legal with integers: sum, max", name(group.dtype),
                      name(group.dtype));
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  if (2.0 * static_cast<double>(group.bytes) > memory)
-    throw UsageError("[comm] {} bytes, in and out, are more than the {:.3g} GiB of this machine", group.bytes,
-                     memory / (1 << 30));
+  // What goes in and out; what should come out, and what algorithms add up in.
+  const std::vector<int> neighbours = neighbours_of(group, ranks, 0);
+  const Operation op = operation_of(group, ranks, neighbours);
+  const int64_t elements = input_elements(op, ranks) + output_elements(op, ranks);
+  const double needed = 2.0 * static_cast<double>(storage_bytes(op.dtype, elements)) * ranks_here;
+  if (needed > memory)
+    throw UsageError(
+        "[comm] {} of {} bytes takes {:.3g} GiB with {} ranks here, more than the {:.3g} GiB of this machine",
+        name(group.collective), group.bytes, needed / (1 << 30), ranks_here, memory / (1 << 30));
 }
 
 int whole(const std::string& text, const char* what, int least) {
@@ -151,7 +164,7 @@ CommPlan plan_of(const CommFlags& flags, int ranks) {
                               density_of(density),
                               words(flags.algorithms),
                               topology};
-              check_group(group, ranks);
+              check_group(group, ranks, ranks_here(flags, ranks));
               if (group.algorithms.empty()) group.algorithms = usual_algorithms(group, flags.communicator);
               plan.groups.push_back(std::move(group));
             }

@@ -71,12 +71,6 @@ std::optional<int> number_of(const char* variable) {
   return text && std::isdigit(static_cast<unsigned char>(*text)) ? std::optional(std::atoi(text)) : std::nullopt;
 }
 
-// Those that the launcher can reach: hosts that are named, the nodes of an allocation, or this one.
-int machines_there(const LaunchOptions& options) {
-  if (!options.hosts.empty()) return static_cast<int>(options.hosts.size());
-  return std::getenv("SLURM_JOB_ID") ? number_of("SLURM_JOB_NUM_NODES").value_or(1) : 1;
-}
-
 void check_machines(int ranks, const LaunchOptions& options) {
   const int each = options.ranks_per_node;
   if (each < 0) throw UsageError("[launcher] {} ranks on each machine; legal: 1 and more, or 0: evenly", each);
@@ -89,6 +83,11 @@ void check_machines(int ranks, const LaunchOptions& options) {
 }  // namespace
 
 int machines_needed(int ranks, int ranks_per_node) { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+
+int machines_there(const LaunchOptions& options) {
+  if (!options.hosts.empty()) return static_cast<int>(options.hosts.size());
+  return std::getenv("SLURM_JOB_ID") ? number_of("SLURM_JOB_NUM_NODES").value_or(1) : 1;
+}
 
 // Open MPI, MPICH, and steps of srun. The shell of an allocation may be a step of one task, and has a rank, too.
 std::optional<StartedRank> started_as_rank() {

@@ -26,6 +26,8 @@ cluster_hosts();  // of D5_CLUSTER_HOSTS, as `d5 cluster exec` sets it; none whe
 std::string launcher_of(const LaunchOptions&);
 
 int machines_needed(int ranks, int ranks_per_node);
+// Those that the launcher can reach: hosts that are named, the nodes of an allocation, or this one.
+int machines_there(const LaunchOptions&);
 
 // A rank of an mpirun or srun that started d5 itself.
 struct StartedRank {
