@@ -138,7 +138,8 @@ Outcome train_by_mpirun(const Json& fields, Depth depth, const Began& began) {
                               .hosts = machines.hosts,
                               .mpirun_options = {},
                               .ranks_per_node = fields.at("ranks_per_node"),
-                              .elastic = fields.at("elastic")};
+                              .elastic = fields.at("elastic"),
+                              .segments = folder.segments()};
   LaunchedRanks ranks(
       machines.on_first(mpirun_command(fields.at("ranks"), options, {own_program(), "train-rank", letter})), folder);
   std::optional<Outcome> outcome;

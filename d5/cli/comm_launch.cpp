@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <iostream>
+#include <utility>
 
 #include "d5/cli/interrupt.hpp"
 #include "d5/distributed/communicators/threads.hpp"
@@ -21,14 +23,30 @@ using Json = nlohmann::json;
 
 constexpr std::string_view mark = "d5-comm ";
 
+// The program of a rank. No word of a command is above 128 KiB: a longer plan is a file, which all machines must see.
+std::vector<std::string> rank_program(const CommPlan& plan, const RanksFolder& folder) {
+  constexpr size_t longest = 100'000;
+  std::string text = to_json(plan).dump();
+  if (text.size() > longest) {
+    const std::string file = folder.path() + "/plan.json";
+    std::ofstream(file) << std::exchange(text, file);
+  }
+  return {own_program(), "comm-rank", text};
+}
+
 }  // namespace
 
 void launch_comm(const CommPlan& plan, const LaunchOptions& options, const Tell& tell) {
   ProcessStart start;
-  if (plan.communicator == "threads")
-    start.command = {own_program(), "comm-rank", to_json(plan).dump()};
-  else
-    start.command = mpirun_command(plan.ranks, options, {own_program(), "comm-rank", to_json(plan).dump()});
+  const RanksFolder folder;
+  if (plan.communicator == "threads") {
+    start.command = rank_program(plan, folder);
+  } else {
+    LaunchOptions with = options;
+    with.segments = folder.segments();
+    start.command = mpirun_command(plan.ranks, with, rank_program(plan, folder));
+    start.environment = {{"TMPDIR", folder.path()}};
+  }
   const StartedProcess process = start_process(start);
   std::string pending;
   std::vector<std::string> log;
@@ -63,6 +81,7 @@ void launch_comm(const CommPlan& plan, const LaunchOptions& options, const Tell&
     if (was_interrupted() || now_seconds() - heard > silence) {
       silent = silent || !was_interrupted();
       kill(-process.pid, killed ? SIGKILL : SIGTERM);
+      if (killed) folder.end_processes();
       if (killed) break;
       killed = true;
       heard = now_seconds() - silence + 5;
@@ -78,8 +97,15 @@ void launch_comm(const CommPlan& plan, const LaunchOptions& options, const Tell&
   if (!done || status != 0) throw Error("{}", last_words_of(log, fmt::format("[comm] the ranks {}", end)));
 }
 
-int comm_rank_main(const std::string& text) {
-  const CommPlan plan = comm_plan_from_json(Json::parse(text));
+int comm_rank_main(const std::string& text_or_file) {
+  Json json = Json::parse(text_or_file, nullptr, false);
+  if (json.is_discarded()) {
+    std::ifstream file(text_or_file);
+    if (!file)
+      throw Error("[comm] {} cannot be read: for so many cases machines need a folder in common", text_or_file);
+    json = Json::parse(file);
+  }
+  const CommPlan plan = comm_plan_from_json(json);
   const communicators::Entry& entry = open_communicator(plan.communicator);
   const Tell tell = [](const Json& told) { std::cout << fmt::format("{}{}\n", mark, told.dump()) << std::flush; };
   if (!entry.world) {

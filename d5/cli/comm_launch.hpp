@@ -11,7 +11,7 @@ namespace d5 {
 // rank to fail said, or which rank was lost; within the plan's time limit and a little.
 void launch_comm(const CommPlan&, const LaunchOptions&, const Tell&);
 
-// The process of one rank (or, of threads, of all).
-int comm_rank_main(const std::string& plan);
+// The process of one rank (or, of threads, of all); the plan, or a file that holds it.
+int comm_rank_main(const std::string& text_or_file);
 
 }  // namespace d5

@@ -150,6 +150,9 @@ std::vector<std::string> mpirun_command(int ranks, const LaunchOptions& options,
     const int here = options.hosts.empty() ? ranks : 1;
     if (here > usable_cores() || !options.hosts.empty()) add({"--mca", "mpi_yield_when_idle", "1"});
     for (const auto& [name, value] : tcp_settings()) add({"--mca", name.c_str(), value.c_str()});
+    if (options.hosts.empty() && !options.segments.empty())
+      for (const char* name : {"btl_vader_backing_directory", "btl_sm_backing_directory"})  // of Open MPI 4 and 5
+        if (!std::getenv(fmt::format("OMPI_MCA_{}", name).c_str())) add({"--mca", name, options.segments.c_str()});
   }
   if (!options.hosts.empty()) {
     const size_t n = options.ranks_per_node > 0 ? static_cast<size_t>(machines_needed(ranks, options.ranks_per_node))

@@ -16,6 +16,7 @@ struct LaunchOptions {
   std::vector<std::string> mpirun_options;  // further ones of the user
   int ranks_per_node = 0;                   // on each machine, on as few as that takes; 0: evenly on all
   bool elastic = false;                     // a rank that is lost does not end the others, where mpirun can do that
+  std::string segments = {};                // a folder for memory that ranks of this machine share; empty: any
 };
 
 std::vector<std::string>

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +42,8 @@ void wait_for_end(const ProcessName& owner) {
 }
 
 constexpr std::string_view folder_start = "d5-ranks-";
+
+fs::path segments_of(const std::string& folder) { return fs::path("/dev/shm") / fs::path(folder).filename(); }
 
 std::vector<int> ranks_of(const std::string& folder) {
   const std::string variable = "TMPDIR=" + folder;
@@ -127,16 +130,20 @@ int watcher_main(const std::vector<std::string>& arguments) {
     end_ranks(what);
     std::error_code error;
     fs::remove_all(what, error);
+    fs::remove_all(segments_of(what), error);
   }
   return 0;
 }
 
 RanksFolder::RanksFolder() : path_((fs::temp_directory_path() / fmt::format("{}XXXXXX", folder_start)).string()) {
   if (!mkdtemp(path_.data())) throw Error("[mpirun] {} cannot be made: {}", path_, std::strerror(errno));
+  const std::string segments = segments_of(path_);
+  if (segments == path_ || mkdir(segments.c_str(), 0700) == 0) segments_ = segments;
   try {
     watcher_ = std::make_unique<Watcher>(process_name(getpid()), "ranks", path_);
   } catch (...) {
     rmdir(path_.c_str());
+    rmdir(segments_.c_str());
     throw;
   }
 }
@@ -146,6 +153,7 @@ void RanksFolder::end_processes() const { end_ranks(path_); }
 RanksFolder::~RanksFolder() {
   std::error_code error;
   fs::remove_all(path_, error);
+  if (!segments_.empty()) fs::remove_all(segments_, error);
 }
 
 }  // namespace d5

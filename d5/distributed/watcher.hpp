@@ -35,7 +35,8 @@ class Watcher {
 // The program of such a process: pid and start of the owner, kind, what.
 int watcher_main(const std::vector<std::string>& arguments);
 
-// A folder for the files of ranks of one launch; it is their TMPDIR, and by that their processes are known.
+// A folder for the files of ranks of one launch; it is their TMPDIR, and by that their processes are known. Another of
+// the same name for memory that they share, of which the library leaves some behind where ranks are killed.
 class RanksFolder {
  public:
   RanksFolder();
@@ -43,10 +44,11 @@ class RanksFolder {
   RanksFolder(const RanksFolder&) = delete;
   RanksFolder& operator=(const RanksFolder&) = delete;
   const std::string& path() const { return path_; }
-  void end_processes() const;  // that outlived mpirun
+  const std::string& segments() const { return segments_; }  // empty: there is no memory that is a file system
+  void end_processes() const;                                // that outlived mpirun
 
  private:
-  std::string path_;
+  std::string path_, segments_;
   std::unique_ptr<Watcher> watcher_;
 };
 

@@ -142,6 +142,30 @@ class Mpi(unittest.TestCase):
                 except ProcessLookupError:
                     pass
 
+    def test_nothing_is_left_of_a_run_that_is_ended(self):
+        """No process, no file for ranks, no memory that they shared; however it ends."""
+        files = lambda: {str(p) for folder in ("/dev/shm", tempfile.gettempdir()) for p in Path(folder).glob("*")
+                         if p.name.startswith(("d5-ranks-", "vader_segment", "sm_segment", "ompi.", "prte", "pmix"))}
+        for end in (signal.SIGINT, signal.SIGKILL):
+            before = files()
+            process, ranks = self.long_run("--bytes", "1M", "--algorithm", "plain,ring")
+            self.assertTrue(any("d5-ranks-" in f for f in files() - before))
+            process.send_signal(end)
+            process.communicate(timeout=20)
+            for _ in range(200):
+                left = [pid for pid in ranks.values() if Path(f"/proc/{pid}").exists()], files() - before
+                if not any(left):
+                    break
+                time.sleep(0.1)
+            self.assertFalse(any(left), (end, left))
+
+    def test_a_plan_may_be_longer_than_a_word_of_a_command(self):
+        many = ["allreduce,reduce_scatter,allgather,broadcast,reduce,gather,scatter,all_to_all,send,send_receive", "--bytes",
+                ",".join(str(n) for n in range(1, 125)), "--algorithm", "plain"]  # of which no two are one case
+        result = run("comm", *many, "--ranks", "2", "--json", "--launches", "1", "--rounds", "1", "--slice", "1e-9", "--quiet")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(len(records(result)), 1240)
+
     def test_wrong_usage(self):
         for words, text in [(("--ranks", "0"), "--ranks '0'"), (("--bytes", "1X"), "1X"), (("--algorithm", "rign"), "ring"),
                             (("--root", "2", "--ranks", "2"), "--root 2"), (("--communicator", "mpy"), "mpi"),
