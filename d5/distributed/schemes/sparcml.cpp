@@ -3,7 +3,7 @@
 // of index and value; what stays behind is added to the next step's gradients (error feedback).
 //   a_r = e_r + g_r      s_r = top_k(a_r)      e_r = a_r - s_r      g = 1/n sum_r s_r      p = update(p, g)
 // Streams switch to dense where that is shorter (algorithms/sparse.cpp). Where the sum of all ranks is expected to be
-// more than half full, 1 - (1 - density)^n >= 1/2, the dense reduction is taken at once.
+// more than half full, 1 - (1 - share)^n >= 1/2, the dense reduction is taken at once.
 #include <algorithm>
 #include <cmath>
 
@@ -18,15 +18,16 @@ class Sparcml final : public BucketedScheme {
   static constexpr const char* about = "synchronous, the largest gradients travel, the rest is kept for later steps";
   static std::vector<Parameter> parameters() {
     return {bucket_parameter(),
-            {"density", "share of the gradients that travel", 0.01},
+            {"density", "share of the gradients that travel, at least one of a group", 0.01},
             {"group", "gradients of which the largest are chosen together", 512}};
   }
 
   Sparcml(const Attributes& values, Communicator* communicator)
       : BucketedScheme("sparcml", communicator, values),
-        density_(real_in(values, "density", 1e-6, 1, place())),
-        top_(density_, integer_in(values, "group", 1, 1 << 20, place())),
-        dense_(1 - std::pow(1 - density_, ranks()) >= 0.5) {}
+        group_(integer_in(values, "group", 1, 1 << 20, place())),
+        top_(real_in(values, "density", 1e-6, 1, place()), group_),
+        share_(static_cast<double>(top_.chosen_of(static_cast<size_t>(group_))) / static_cast<double>(group_)),
+        dense_(1 - std::pow(1 - share_, ranks()) >= 0.5) {}
 
   void begin_training(const TrainingStart& start) override {
     need_f32_gradients(start.parameters);
@@ -61,12 +62,13 @@ class Sparcml final : public BucketedScheme {
   }
   // Pairs of 4 bytes and 4; at best all ranks choose the same ones.
   double least_bytes() const override {
-    return dense_ ? dense_least_bytes() : std::min(dense_least_bytes(), 2.0 * density_ * dense_least_bytes());
+    return dense_ ? dense_least_bytes() : std::min(dense_least_bytes(), 2.0 * share_ * dense_least_bytes());
   }
 
  private:
-  double density_;
+  int64_t group_;
   TopK top_;
+  double share_;  // that travels: at least one of a group
   bool dense_;
   Tensor left_;
   double factor_ = 1;

@@ -279,6 +279,14 @@ TEST(Schemes, SixteenBitsAreHalfAndFewBitsLess) {
   EXPECT_LT(train(settings, {.scheme = "sparcml", .values = {{"density", 0.01}}}).number("sent_bytes"), dense / 10);
 }
 
+// One of a group is the least that can travel, and what the least is counted by.
+TEST(Schemes, AShareBelowOneOfAGroupIsOne) {
+  const TrainingSettings settings = settings_with_dropout();
+  const double dense = train(settings, {}).number("least_bytes");
+  const Attributes few{{"density", 1e-5}, {"group", int64_t{64}}};
+  EXPECT_DOUBLE_EQ(train(settings, {.scheme = "sparcml", .values = few}).number("least_bytes"), 2 * dense / 64);
+}
+
 std::string refusal(const TrainingSettings& settings, const On& on) {
   try {
     train(settings, on);
