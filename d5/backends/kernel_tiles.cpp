@@ -43,14 +43,14 @@ bool KernelPlan::sample_by_sample(const PlannedStep& step, Index batch) const {
     if (v != none && !values[root(v)].fixed() && !has_samples(v)) return false;
   for (const size_t v : step.outputs)
     if (v != none && !has_samples(v)) return false;
-  if (step.is_conversion()) return true;
+  if (step.is_conversion()) return !values[root(step.inputs[0])].fixed();
   const auto fixed = [&](const std::string& name) { return name.empty() || values[root(find(name))].fixed(); };
   return std::ranges::all_of(step.nodes, [&](const Node& node) {
     if (node.op == "BatchNormalization" && node.attributes.flag("training_mode", false)) return false;
-    if (node.op == "Concat") return true;
-    if (of_first_input.contains(node.op))
-      return std::ranges::all_of(node.inputs.begin() + 1, node.inputs.end(), fixed);  // weights, limits, sizes
-    if (!elementwise.contains(node.op)) return false;
+    if (node.op == "Concat") return std::ranges::none_of(node.inputs, fixed);
+    if (of_first_input.contains(node.op))  // then weights, limits, sizes
+      return !fixed(node.inputs[0]) && std::ranges::all_of(node.inputs.begin() + 1, node.inputs.end(), fixed);
+    if (!elementwise.contains(node.op) || std::ranges::all_of(node.inputs, fixed)) return false;
     const size_t rank = specs_.at(node.outputs[0]).shape.rank();
     return std::ranges::all_of(node.inputs, [&](const std::string& name) {
       const Shape& shape = specs_.at(name).shape;
@@ -66,6 +66,7 @@ void KernelPlan::choose_tiles() {
       input == values.end() || input->spec.shape.rank() == 0)
     return;
   const Index batch = input->spec.shape[0];
+  if (batch < 2) return;
   const auto cache = options_.tile_cache == CompileOptions::cache_of_machine
                          ? static_cast<double>(last_level_bytes(threads()))
                          : static_cast<double>(options_.tile_cache);

@@ -100,23 +100,33 @@ TEST(Tiles, AreOfASizeThatDividesTheBatch) {
   EXPECT_EQ(run(graph, values, 1 << 26).tiled, 0u);
 }
 
-// As many filters as samples, but filters that are computed: they belong to all samples.
+// As many filters and rows of constants as samples, but they belong to all samples.
 TEST(Tiles, LeaveStepsThatTieSamplesTogether) {
   if (!has_onednn()) GTEST_SKIP() << "onednn is off";
   Graph graph{.name = "tied"};
-  const Shape x{4, 4, 8, 8}, w{4, 4, 1, 1};
-  graph.inputs = {{"x", {DType::f32, x}}, {"w", {DType::f32, w}}};
+  const Attributes one_by_one{{"kernel_shape", std::vector<int64_t>{1, 1}}};
+  const auto four = [](const char* name, Shape shape, bool parameter) {
+    return GraphInput{name, {DType::f32, std::move(shape)}, parameter};
+  };
+  graph.inputs = {four("x", {4, 4, 8, 8}, false), four("w", {4, 4, 1, 1}, false), four("p", {4, 4, 1, 1}, true),
+                  four("more", {4, 4, 8, 8}, true)};
   graph.nodes = {{"Relu", "relu", {"x"}, {"a"}, {}},
                  {"Abs", "abs", {"w"}, {"b"}, {}},
-                 {"Conv", "conv", {"a", "b"}, {"c"}, {{"kernel_shape", std::vector<int64_t>{1, 1}}}},
-                 {"Relu", "relu2", {"c"}, {"d"}, {}},
-                 {"ReduceSum", "sum", {"d"}, {"y"}, {}}};
-  graph.outputs = {"y"};
+                 {"Conv", "conv", {"a", "b"}, {"c"}, one_by_one},
+                 {"Abs", "abs of p", {"p"}, {"q"}, {}},
+                 {"Conv", "conv2", {"c", "q"}, {"d"}, one_by_one},
+                 {"Concat", "conv2 and more", {"d", "more"}, {"e"}, {{"axis", int64_t{1}}}},
+                 {"Add", "conv2 plus more", {"d", "more"}, {"f"}, {}},
+                 {"Relu", "relu2", {"e"}, {"y"}, {}},
+                 {"Sigmoid", "sigmoid", {"f"}, {"z"}, {}}};
+  graph.outputs = {"y", "z"};
   const auto values = values_of(graph);
   const Results tiled = run(graph, values, 256);
   EXPECT_THAT(tiled.kernels, HasSubstr("relu: own"));
-  for (size_t at = tiled.kernels.find("conv"); at != std::string::npos; at = tiled.kernels.find("conv", at + 1))
-    EXPECT_THAT(tiled.kernels.substr(at, tiled.kernels.find('\n', at) - at), Not(HasSubstr("tiles"))) << tiled.kernels;
+  for (const char* node : {"conv", "abs of p"})
+    for (size_t at = tiled.kernels.find(node); at != std::string::npos; at = tiled.kernels.find(node, at + 1))
+      EXPECT_THAT(tiled.kernels.substr(at, tiled.kernels.find('\n', at) - at), Not(HasSubstr("tiles")))
+          << tiled.kernels;
   expect_same(graph, tiled, run(graph, values, 0));
 }
 
