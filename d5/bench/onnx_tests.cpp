@@ -178,13 +178,15 @@ bool agree_as_norm(const GraphValue& stored, const GraphValue& made, double most
 std::string random_operator(const Graph& graph, const DataSet& set) {
   static const std::set<std::string> random{"Bernoulli",        "Multinomial",   "RandomNormal",
                                             "RandomNormalLike", "RandomUniform", "RandomUniformLike"};
+  const Specs specs = infer_some_specs(graph).specs;  // ratio and training_mode may be nodes, too (Constant)
   const auto number = [&](const Node& node, size_t i, double otherwise) {
     if (i >= node.inputs.size() || node.inputs[i].empty()) return otherwise;
     const auto given = set.inputs.find(node.inputs[i]);
-    const auto constant = graph.constants.find(node.inputs[i]);
-    if (given == set.inputs.end() && constant == graph.constants.end()) return otherwise;
-    const Tensor& tensor = given != set.inputs.end() ? given->second.as_tensor() : constant->second;
-    return tensor.elements() == 1 ? tensor.cast(DType::f64).values<double>()[0] : otherwise;
+    const auto spec = specs.find(node.inputs[i]);
+    const Tensor* tensor = given != set.inputs.end() ? &given->second.as_tensor()
+                           : spec != specs.end()     ? spec->second.known.get()
+                                                     : nullptr;
+    return tensor && tensor->elements() == 1 ? tensor->cast(DType::f64).values<double>()[0] : otherwise;
   };
   for (const Node& node : graph.nodes) {
     if (node.op == "Dropout" && (number(node, 2, 0) == 0 || number(node, 1, 0.5) == 0)) continue;

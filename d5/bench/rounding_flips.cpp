@@ -49,7 +49,8 @@ class Mover final : public Observer {
 }  // namespace
 
 bool is_quantised(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes, [](const Node& node) { return node.op == "QuantizeLinear"; });
+  return std::ranges::any_of(
+      graph.nodes, [](const Node& node) { return node.op == "QuantizeLinear" || node.op == "DynamicQuantizeLinear"; });
 }
 
 double distance_of(const Tensor& a, const Tensor& b) {
