@@ -266,12 +266,7 @@ class Writer {
         info = inferred->second;
       info.set_name(name);
     }
-    if (changed || own_words_) return m.clear_value_info();  // what was edited may have other types
-    std::set<std::string> made;
-    for (const Node& node : graph.nodes) made.insert(node.outputs.begin(), node.outputs.end());
-    auto& list = *m.mutable_value_info();
-    for (int i = list.size(); i-- > 0;)
-      if (!made.contains(list[i].name()) && !graph.constants.contains(list[i].name())) list.DeleteSubrange(i, 1);
+    if (changed || own_words_) m.clear_value_info();  // what was edited may have other types
   }
 
   // By inference with the free sizes as they are, and once more with others: what differs is free in the result, too.

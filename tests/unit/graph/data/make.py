@@ -28,7 +28,8 @@ def save(name, made):
 
 
 def perceptron():
-    """IR version 3: initialisers are inputs. Typed data, comments, metadata, a named size, value_info."""
+    """IR version 3: initialisers are inputs. Typed data, comments, metadata, a named size, value_info, also of a value that a tool
+    removed."""
     w = helper.make_tensor("w", F, [3, 2], [0.5, -1.0, 2.0, 0.25, -0.5, 1.0])
     b = numpy_helper.from_array(np.array([0.1, -0.2], np.float32), "b")
     w.doc_string = "weights"
@@ -37,7 +38,7 @@ def perceptron():
     graph = helper.make_graph(
         [gemm, relu], "perceptron",
         [info("x", F, ["N", 3]), info("w", F, [3, 2]), info("b", F, [2])], [info("y", F, ["N", 2])], [w, b],
-        doc_string="one layer", value_info=[info("h", F, ["N", 2])])
+        doc_string="one layer", value_info=[info("gone", F, ["N", 7]), info("h", F, ["N", 2])])
     made = model(graph, 9, 3, producer_name="make.py", doc_string="a network")
     helper.set_model_props(made, {"author": "somebody", "license": "none"})
     save("perceptron", made)
