@@ -58,6 +58,11 @@ void first_resize(Rewrite& r) {
   r.node.attributes.set("nearest_mode", std::string("floor"));
 }
 
+// Up to opset 12 an empty tensor stood for the one of scales and sizes that is not given.
+void one_of_scales_and_sizes(Rewrite& r) {
+  if (r.has_input(2) && r.has_input(3)) r.set_input(r.is_empty(r.input(3)) ? 3 : 2, "");
+}
+
 void scatter(Rewrite& r) { r.node.op = "ScatterElements"; }
 
 void roi_align(Rewrite& r) {
@@ -132,6 +137,7 @@ constexpr Rule rules[] = {
     {"Hardmax", 13, matrix_softmax},
     {"LogSoftmax", 13, matrix_softmax},
     {"Resize", 11, first_resize},
+    {"Resize", 1000, one_of_scales_and_sizes},
     {"RoiAlign", 16, roi_align},
     {"Scan", 9, batched_scan},
     {"Scatter", 1000, scatter},

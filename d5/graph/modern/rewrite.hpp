@@ -45,6 +45,7 @@ class Rewrite {
   size_t rank(const std::string& value) const;
   DType dtype(const std::string& value) const;
   bool is_known(const std::string& value) const { return find_spec_(value) != nullptr; }
+  bool is_empty(const std::string& value) const { return is_known(value) && spec(value).elements() == 0; }
 
   std::vector<Node> result() &&;
 

@@ -86,6 +86,21 @@ TEST(Modernise, UpsampleIsResize) {
   expect_near(run_old("Resize", 10, {x, scales}, {})[0].tensor, {1, 1, 4, 4}, wanted, 0);
 }
 
+// PyTorch's exporter and float16 converters write an empty tensor for the one of scales and sizes that is not given.
+TEST(Modernise, ResizeKeepsOneOfScalesAndSizes) {
+  const Tensor x = floats({1, 2}, {1, 2}), scales = floats({2}, {1, 2}), sizes = longs({2}, {1, 4});
+  for (const bool by_size : {true, false}) {
+    Graph graph = one_node(
+        "Resize", 11, {x, Tensor(), floats({0}, {}), sizes},
+        {{"coordinate_transformation_mode", std::string("asymmetric")}, {"nearest_mode", std::string("floor")}});
+    graph.inputs.resize(1);
+    graph.constants = {{"x2", by_size ? floats({0}, {}) : scales}, {"x3", by_size ? sizes : longs({0}, {})}};
+    const Graph modern = modernise(graph);
+    EXPECT_NE(modern.nodes[0].inputs.at(2).empty(), modern.nodes[0].inputs.at(3).empty());
+    expect_near(run(modern, {x})[0].tensor, {1, 4}, {1, 1, 2, 2}, 0);
+  }
+}
+
 TEST(Modernise, DropoutWasOffAndItsMaskAFloat) {
   const auto old = run_old("Dropout", 7, {six}, {{"ratio", 0.9}}, 2);
   expect_near(old[0].tensor, {2, 3}, {-2, -1, 0, 1, 2, 3}, 0);
