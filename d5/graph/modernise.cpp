@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "d5/graph/edit.hpp"
 #include "d5/graph/evaluate.hpp"
@@ -164,7 +165,7 @@ class Modernizer {
         if (!input.empty()) input = names.at(input);
       node.name = prefix + "/" + (node.name.empty() ? node.op : node.name);
       resolve(node, call.node.attributes, function.defaults);
-      change_bodies(node, [&](const Graph& inner) { return rename_captured(inner, names); });
+      change_bodies(node, [&](const Graph& inner) { return with_own_names(rename_captured(inner, names)); });
       made.push_back({std::move(node), function.opsets.empty() ? call.opsets : &function.opsets, call.depth + 1});
     }
     for (const auto& [from, to] : passed_through)
@@ -173,6 +174,35 @@ class Modernizer {
                       call.depth + 1});
     if (left.size() + made.size() > most_nodes) throw Error("its functions make more than {} nodes", most_nodes);
     left.insert(left.begin(), std::make_move_iterator(made.begin()), std::make_move_iterator(made.end()));
+  }
+
+  // Bodies of a function, too: what they make is called as nothing else, here or where they came from.
+  Graph with_own_names(Graph body) {
+    std::map<std::string, std::string> names;
+    const auto own = [&](std::string& name) {
+      if (name.empty()) return;
+      const std::string given = fresh(name);
+      names[std::exchange(name, given)] = given;
+    };
+    for (GraphInput& input : body.inputs) own(input.name);
+    std::map<std::string, Tensor> constants;
+    for (const auto& [name, tensor] : body.constants) {
+      std::string called = name;
+      own(called);
+      constants[called] = tensor;
+    }
+    body.constants = std::move(constants);
+    for (Node& node : body.nodes)
+      for (std::string& output : node.outputs) own(output);
+    const auto rename = [&](std::string& name) {
+      if (const auto found = names.find(name); found != names.end()) name = found->second;
+    };
+    for (Node& node : body.nodes) {
+      for (std::string& input : node.inputs) rename(input);
+      change_bodies(node, [&](const Graph& inner) { return with_own_names(rename_captured(inner, names)); });
+    }
+    for (std::string& output : body.outputs) rename(output);
+    return body;
   }
 
   // Attributes that refer to the function's, here and in bodies.

@@ -171,6 +171,45 @@ TEST(Modernise, FunctionsAreExpanded) {
   EXPECT_THAT(y[0].tensor.values<float>(), ElementsAre(15, -30));
 }
 
+void take_names(const Graph& graph, std::vector<std::string>& names) {
+  for (const GraphInput& one : graph.inputs) names.push_back(one.name);
+  for (const auto& [name, tensor] : graph.constants) names.push_back(name);
+  for (const Node& one : graph.nodes) {
+    names.insert(names.end(), one.outputs.begin(), one.outputs.end());
+    for (const auto& [name, value] : one.attributes.values())
+      if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value)) take_names(**body, names);
+  }
+}
+
+// ONNX wants other names in a body than around it; the function, called twice, calls a value of its bodies as the
+// network does an input.
+TEST(Modernise, BodiesOfFunctionsTakeOtherNames) {
+  Graph inner{.name = "inner", .outputs = {"x"}, .nodes = {node("Neg", {"a"}, {"x"})}};
+  Graph doubled{.name = "doubled", .outputs = {"x"}};
+  doubled.nodes = {node("If", {"small"}, {"t"},
+                        {{"then_branch", std::make_shared<const Graph>(inner)},
+                         {"else_branch", std::make_shared<const Graph>(inner)}}),
+                   node("Sub", {"a", "t"}, {"x"})};
+  Graph same{.name = "same", .outputs = {"x"}, .nodes = {node("Identity", {"a"}, {"x"})}};
+  Function function{.op = "own:F", .inputs = {"a"}, .outputs = {"b"}};
+  function.nodes = {node("ReduceMax", {"a"}, {"top"}, {{"keepdims", int64_t{0}}}),
+                    node("Constant", {}, {"ten"}, {{"value_float", 10.0}}), node("Less", {"top", "ten"}, {"small"}),
+                    node("If", {"small"}, {"b"},
+                         {{"then_branch", std::make_shared<const Graph>(doubled)},
+                          {"else_branch", std::make_shared<const Graph>(same)}})};
+  Graph graph{.name = "g", .inputs = {input("x", {2})}, .outputs = {"z"}};
+  graph.nodes = {node("own:F", {"x"}, {"y"}), node("own:F", {"y"}, {"z"})};
+  graph.functions = {function};
+  graph.opsets = {{"", 18}, {"own", 1}};
+  const Graph modern = modernise(graph);
+  std::vector<std::string> names;
+  take_names(modern, names);
+  const std::set<std::string> unlike(names.begin(), names.end());
+  EXPECT_EQ(unlike.size(), names.size());
+  EXPECT_THAT(Evaluator(modern).run({{"x", floats({2}, {1, 2})}})[0].tensor.values<float>(), ElementsAre(4, 8));
+  EXPECT_THAT(Evaluator(modern).run({{"x", floats({2}, {3, 6})}})[0].tensor.values<float>(), ElementsAre(6, 12));
+}
+
 // What a Loop makes may have any rank: only the run tells.
 TEST(Modernise, OldMeaningsOfValuesWhoseTypeAndRankOnlyTheRunTells) {
   Graph body{.name = "body", .outputs = {"c", "w"}};
