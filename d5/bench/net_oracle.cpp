@@ -69,7 +69,7 @@ std::vector<Tensor> errors_of(Oracle& o, const NodeRounding& rounding) {
   std::vector<Tensor> errors(o.results());
   std::vector<double> relative(o.results());
   for (size_t i = 0; i < o.results(); ++i) {
-    if (!o.result(i).present || o.result(i).dtype != DType::f64 || !o.is_wanted(i)) continue;
+    if (!o.result(i).present || !is_network_float(o.result(i).dtype) || !o.is_wanted(i)) continue;
     const Rounding grows = o.op.rounding(o.in, o.options.pass, i);
     relative[i] = (std::min(grows.terms, 6 * std::sqrt(grows.terms)) + grows.units) * rounding.unit;
     if (i < rounding.stored.size()) relative[i] += rounding.stored[i];
@@ -85,9 +85,17 @@ std::vector<Tensor> errors_of(Oracle& o, const NodeRounding& rounding) {
   return errors;
 }
 
+template <class T>
+void move(std::span<T> values, std::span<const double> most, const Rng& rng) {
+  for (size_t k = 0; k < values.size(); ++k) values[k] = static_cast<T>(values[k] + most[k] * (2 * rng.uniform(k) - 1));
+}
+
+// Some results are f32 in the oracle, too, because ONNX knows them in no other type.
 void move(const Tensor& tensor, const Tensor& error, const Rng& rng) {
-  const auto values = tensor.values<double>(), most = error.values<double>();
-  for (size_t k = 0; k < values.size(); ++k) values[k] += most[k] * (2 * rng.uniform(k) - 1);
+  if (tensor.dtype() == DType::f32)
+    move<float>(tensor.values<float>(), error.values<double>(), rng);
+  else
+    move<double>(tensor.values<double>(), error.values<double>(), rng);
 }
 
 // Moves what each node has computed, up to the error that its kernel may make.
@@ -95,6 +103,7 @@ class Shaker final : public Observer {
  public:
   Shaker(const Graph& graph, const Graph& wide, Executable& executable, const KernelMath& math)
       : math_(math), narrow_(infer_specs(graph)), specs_(infer_specs(wide)) {
+    narrow_.insert(specs_.begin(), specs_.end());  // what the oracle alone has
     for (const auto& [name, spec] : specs_)
       for (const Role role : {Role::value, Role::gradient}) try {
           if (role == Role::value || is_float(spec.dtype)) views_[{role, name}] = executable.view(role, name);

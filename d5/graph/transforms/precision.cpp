@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 
+#include "d5/graph/edit.hpp"
 #include "d5/graph/transform.hpp"
 #include "d5/operators/onnx_type.hpp"
 
@@ -25,6 +26,39 @@ const std::map<std::string, std::string>& f32_by_default() {
                                                              {"BlackmanWindow", "output_datatype"},
                                                              {"MelWeightMatrix", "output_datatype"}};
   return attributes;
+}
+
+// Which result is an f32 whatever goes in; the outputs of the node where there is none.
+size_t always_f32(const Node& node) {
+  static const std::map<std::string, size_t> results{{"TfIdfVectorizer", 0},
+                                                     {"ai.onnx.ml:FeatureVectorizer", 0},
+                                                     {"ai.onnx.ml:LinearClassifier", 1},
+                                                     {"ai.onnx.ml:LinearRegressor", 0},
+                                                     {"ai.onnx.ml:Normalizer", 0},
+                                                     {"ai.onnx.ml:OneHotEncoder", 0},
+                                                     {"ai.onnx.ml:Scaler", 0},
+                                                     {"ai.onnx.ml:TreeEnsembleClassifier", 1},
+                                                     {"ai.onnx.ml:TreeEnsembleRegressor", 0}};
+  if (node.op == "ai.onnx.ml:LabelEncoder" && node.attributes.has("values_floats")) return 0;
+  const auto found = results.find(node.op);
+  return found == results.end() ? node.outputs.size() : found->second;
+}
+
+// Whoever reads such a result reads the type of everything else.
+void cast_results(Graph& graph, DType type) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const size_t result = always_f32(graph.nodes[n]);
+    if (result >= graph.nodes[n].outputs.size() || graph.nodes[n].outputs[result].empty()) continue;
+    const std::string name = graph.nodes[n].outputs[result], own = fresh_name(graph, name + "/f32");
+    graph.nodes[n].outputs[result] = own;
+    insert_node(graph, n + 1,
+                {.op = "Cast",
+                 .name = fresh_name(graph, graph.nodes[n].name + "/Cast"),
+                 .inputs = {own},
+                 .outputs = {name},
+                 .attributes = {{"to", onnx_number(type)}}});
+    ++n;
+  }
 }
 
 std::shared_ptr<const Tensor> shared(Tensor tensor) { return std::make_shared<const Tensor>(std::move(tensor)); }
@@ -88,6 +122,7 @@ Graph with_float_type(Graph graph, DType type) {
         node.attributes.set(name, onnx_number(type));
     }
   }
+  if (type != DType::f32) cast_results(graph, type);
   return graph;
 }
 
