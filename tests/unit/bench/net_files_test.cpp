@@ -189,6 +189,17 @@ TEST_F(NetFiles, ResultsThatAreAlwaysF32AreCheckedInDouble) {
   EXPECT_GT(problem.expected[0].tolerance, 5 * 0x1p-24 * std::sqrt(square));
 }
 
+// Every row of the scores is shown to the softmax; where all were hidden, any share would be within rounding.
+TEST_F(NetFiles, MasksHideNothing) {
+  Graph graph{.inputs = {input("x", {64, 3}), input("attention_mask", {64, 3}, DType::i64)}, .outputs = {"y"}};
+  graph.constants = {{"one", floats({}, {1})}, {"lowest", floats({}, {-3.4028235e38F})}};
+  graph.nodes = {node("Cast", {"attention_mask"}, {"m"}, {{"to", int64_t{1}}}), node("Sub", {"one", "m"}, {"hidden"}),
+                 node("Mul", {"hidden", "lowest"}, {"far"}), node("Add", {"x", "far"}, {"scores"}),
+                 node("Softmax", {"scores"}, {"y"})};
+  const Outcome outcome = check(file(graph));
+  EXPECT_EQ(outcome.status, "passed") << outcome.reason;
+}
+
 // The logarithm of normal numbers is NaN for half of them: nothing can be said, today and with a cache.
 TEST_F(NetFiles, WhatIsNotFiniteIsMistrusted) {
   Graph graph{.inputs = {input("x", {16})}, .outputs = {"y"}, .nodes = {node("Log", {"x"}, {"y"})}};
