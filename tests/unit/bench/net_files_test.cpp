@@ -39,6 +39,12 @@ class NetFiles : public ::testing::Test {
   Folder folder_;
 };
 
+bool is_on(const std::string& backend) {
+  for (const BackendStatus& status : backend_statuses())
+    if (status.name == backend) return status.available;
+  return false;
+}
+
 GraphInput batched(const std::string& name, Shape shape, DType type = DType::f32,
                    std::vector<std::string> symbols = {"N"}) {
   GraphInput one = input(name, std::move(shape), type);
@@ -198,6 +204,17 @@ TEST_F(NetFiles, MasksHideNothing) {
                  node("Softmax", {"scores"}, {"y"})};
   const Outcome outcome = check(file(graph));
   EXPECT_EQ(outcome.status, "passed") << outcome.reason;
+}
+
+// A file says that numbers are drawn, not how: two libraries differ, and neither is wrong.
+TEST_F(NetFiles, RandomNumbersOfAnotherLibraryAreMistrusted) {
+  Graph graph{.inputs = {input("x", {4, 4})}, .outputs = {"y"}};
+  graph.nodes = {node("RandomUniformLike", {"x"}, {"r"}), node("Add", {"x", "r"}, {"y"})};
+  EXPECT_EQ(check(file(graph)).status, "passed");
+  if (!is_on("onnxruntime")) GTEST_SKIP() << "onnxruntime is off";
+  const Outcome outcome = check(file(graph), {{"backend", "onnxruntime"}});
+  EXPECT_EQ(outcome.status, "mistrusted") << outcome.reason;
+  EXPECT_THAT(outcome.reason, HasSubstr("RandomUniformLike"));
 }
 
 // The logarithm of normal numbers is NaN for half of them: nothing can be said, today and with a cache.
