@@ -8,6 +8,7 @@
 
 #include "d5/core/convert.hpp"
 #include "d5/core/rng.hpp"
+#include "d5/graph/gradients.hpp"
 #include "d5/measure/error_norms.hpp"
 #include "d5/networks/form.hpp"
 #include "d5/networks/initialise.hpp"
@@ -75,11 +76,12 @@ NetProblem make_net_inputs(const Graph& graph, Mode mode, uint64_t seed) {
   for (const GraphInput& input : graph.inputs)
     if (!input.parameter) problem.inputs.emplace_back(input.name, random_input(graph, specs, input, seed));
   if (mode == Mode::inference) return problem;
+  const GradientFlow flow = find_gradients(graph, specs, [](const GraphInput& input) { return input.parameter; });
   std::set<std::string> beside;  // statistics, which nothing is learned from
   for (const auto& [parameter, output] : running_updates(graph)) beside.insert(output);
   for (const std::string& name : graph.outputs) {
     const TensorSpec& spec = specs.at(name);
-    if (!is_float(spec.dtype) || beside.contains(name)) continue;
+    if (!flow.has(name) || beside.contains(name)) continue;
     problem.output_gradients.emplace_back(name, Tensor(spec.dtype, spec.shape));
     fill_uniform(problem.output_gradients.back().second, Rng(seed), 1, 1);
   }

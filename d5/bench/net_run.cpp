@@ -112,6 +112,10 @@ Outcome NetRun::open(Depth depth) {
   // Inputs are the harness's own, so they are made before memory is looked at.
   const bool steps = depth > Depth::build;
   NetProblem inputs = steps ? make_net_inputs(graph_, options_.mode, fields_.at("seed").get<uint64_t>()) : NetProblem();
+  if (steps && options_.mode == Mode::training && inputs.output_gradients.empty())
+    return {.status = "unsupported",
+            .reason = "[net] nothing is learned: no output depends on a parameter that is trained",
+            .details = details};
   const ResidentPeak peak;
   try {
     const NetProblem* values = steps ? &inputs : nullptr;

@@ -195,6 +195,21 @@ TEST_F(NetFiles, ResultsThatAreAlwaysF32AreCheckedInDouble) {
   EXPECT_GT(problem.expected[0].tolerance, 5 * 0x1p-24 * std::sqrt(square));
 }
 
+// y learns by the weights, z depends on nothing that could.
+TEST_F(NetFiles, OnlyWhatDependsOnParametersLearns) {
+  Graph graph{.inputs = {batched("x", {1, 3})}, .outputs = {"y", "z"}};
+  graph.constants["w"] = floats({3, 2}, {1, 2, 3, 4, 5, 6});
+  graph.nodes = {node("MatMul", {"x", "w"}, {"y"}), node("Relu", {"x"}, {"z"})};
+  const Outcome outcome = check(file(graph), {{"pass", "step"}, {"batch", 4}});
+  EXPECT_EQ(outcome.status, "passed") << outcome.reason;
+  graph.outputs = {"z"};
+  graph.nodes.erase(graph.nodes.begin());
+  graph.constants.clear();
+  const Outcome nothing = check(file(graph), {{"pass", "step"}});
+  EXPECT_EQ(nothing.status, "unsupported");
+  EXPECT_THAT(nothing.reason, HasSubstr("nothing is learned"));
+}
+
 // Every row of the scores is shown to the softmax; where all were hidden, any share would be within rounding.
 TEST_F(NetFiles, MasksHideNothing) {
   Graph graph{.inputs = {input("x", {64, 3}), input("attention_mask", {64, 3}, DType::i64)}, .outputs = {"y"}};
