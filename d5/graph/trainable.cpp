@@ -2,6 +2,7 @@
 #include "d5/graph/trainable.hpp"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -16,6 +17,22 @@ constexpr const char* loss_key = "d5.loss";
 // Inputs that follow the batches instead of being trained.
 bool is_statistic(const Node& node, size_t input) { return node.op == "BatchNormalization" && input >= 3; }
 
+// Exporters store equal tensors once: ones are a scale and the variance of several layers. What follows the batches of
+// one layer is a tensor of its own.
+void own_statistics(Graph& graph) {
+  std::map<std::string, size_t> uses;
+  for (const Node& node : graph.nodes)
+    for (const std::string& value : values_read(node)) ++uses[value];
+  for (Node& node : graph.nodes)
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const std::string name = node.inputs[i];
+      const bool repeats = std::ranges::count(node.inputs, name) > 1;
+      if (!is_statistic(node, i) || !graph.constants.contains(name) || (uses[name] == 1 && !repeats)) continue;
+      node.inputs[i] = fresh_name(graph, name);
+      graph.constants[node.inputs[i]] = graph.constants.at(name);
+    }
+}
+
 std::optional<std::set<std::string>> recorded(const Graph& graph) {
   const auto found = graph.metadata.find(trainable_key);
   if (found == graph.metadata.end()) return {};
@@ -28,6 +45,7 @@ std::optional<std::set<std::string>> recorded(const Graph& graph) {
 }  // namespace
 
 std::vector<std::string> make_trainable(Graph& graph) {
+  own_statistics(graph);
   const auto named = recorded(graph);
   std::set<std::string> trained, statistics;
   for (const Node& node : graph.nodes) {

@@ -210,6 +210,19 @@ TEST_F(NetFiles, OnlyWhatDependsOnParametersLearns) {
   EXPECT_THAT(nothing.reason, HasSubstr("nothing is learned"));
 }
 
+// Ones are scale and variance, zeros are bias and mean of both layers, as an exporter stores what was never trained.
+TEST_F(NetFiles, EqualTensorsThatAreStoredOnceLearnApart) {
+  Graph graph{.inputs = {batched("x", {1, 4, 3, 3})}, .outputs = {"y"}};
+  graph.constants = {{"ones", floats({4}, {1, 1, 1, 1})}, {"zeros", floats({4}, {0, 0, 0, 0})}};
+  graph.nodes = {node("BatchNormalization", {"x", "ones", "zeros", "zeros", "ones"}, {"h"}), node("Tanh", {"h"}, {"t"}),
+                 node("BatchNormalization", {"t", "ones", "zeros", "zeros", "ones"}, {"y"})};
+  for (const std::string backend : {"reference", "onednn", "torch"}) {
+    if (!is_on(backend)) continue;
+    const Outcome outcome = check(file(graph), {{"pass", "step"}, {"batch", 8}, {"backend", backend}});
+    EXPECT_EQ(outcome.status, "passed") << backend << ": " << outcome.reason;
+  }
+}
+
 // Every row of the scores is shown to the softmax; where all were hidden, any share would be within rounding.
 TEST_F(NetFiles, MasksHideNothing) {
   Graph graph{.inputs = {input("x", {64, 3}), input("attention_mask", {64, 3}, DType::i64)}, .outputs = {"y"}};
