@@ -81,7 +81,8 @@ class Recurrent {
     if (has_state && Cell::has_c) d.c = state;
     if (gives_state) d.y_h = state;
     if (gives_state && Cell::has_c) d.y_c = state;
-    const bool has_bias = present(setup.inputs, B);
+    // Nor has it gradients without biases.
+    const bool has_bias = setup.training() || present(setup.inputs, B);
     if (has_bias) d.bias = row_major(DType::f32, s.biases());
 
     const auto kind = setup.training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
@@ -103,7 +104,9 @@ class Recurrent {
       std::vector<Argument> arguments{reads(DNNL_ARG_SRC_LAYER, input(X, d.x)),
                                       reads(DNNL_ARG_WEIGHTS_LAYER, weight(p, pass, type, s, W, s.inputs, w_wanted)),
                                       reads(DNNL_ARG_WEIGHTS_ITER, weight(p, pass, type, s, R, s.hidden, r_wanted))};
-      if (has_bias) arguments.push_back(reads(DNNL_ARG_BIAS, bias(p, pass, type, s)));
+      if (has_bias)
+        arguments.push_back(
+            reads(DNNL_ARG_BIAS, present(setup.inputs, B) ? bias(p, pass, type, s) : no_bias(p, pass, s)));
       if (has_state) arguments.push_back(reads(DNNL_ARG_SRC_ITER, initial(p, pass, setup, initial_h, state)));
       if (has_state && Cell::has_c)
         arguments.push_back(reads(DNNL_ARG_SRC_ITER_C, initial(p, pass, setup, initial_c, state)));
@@ -233,6 +236,12 @@ class Recurrent {
              writes(DNNL_ARG_DST, seen_as(result, sum))});
     }
     return result;
+  }
+
+  static Operand no_bias(Program& p, Pass pass, const Sizes& s) {
+    const Operand zero = p.temporary(pass, row_major(DType::f32, s.biases()));
+    p.add_zero(pass, zero);
+    return zero;
   }
 
   static void give_bias_gradient(Program& p, DType type, const Sizes& s, const Operand& gradient) {

@@ -223,6 +223,29 @@ TEST_F(NetFiles, EqualTensorsThatAreStoredOnceLearnApart) {
   }
 }
 
+// PyTorch names all results of a recurrent node; a network reads the states of all steps or the last one.
+TEST_F(NetFiles, RecurrentResultsThatNobodyReadsHaveNoGradient) {
+  for (const std::string op : {"RNN", "GRU", "LSTM"})
+    for (const std::string read : {"all", "last"}) {
+      const Index gates = op == "RNN" ? 1 : op == "GRU" ? 3 : 4, hidden = 2, inputs = 3;
+      Graph graph{.inputs = {input("x", {5, 4, inputs})}, .outputs = {"y"}};
+      graph.constants = {{"w", Tensor(DType::f32, {1, gates * hidden, inputs})},
+                         {"r", Tensor(DType::f32, {1, gates * hidden, hidden})},
+                         {"two", floats({}, {2})}};
+      fill_normal(graph.constants["w"], Rng(1), 0, 1);
+      fill_normal(graph.constants["r"], Rng(2), 0, 1);
+      graph.nodes = {node(op, {"x", "w", "r"}, {"all", "last"}, {{"hidden_size", int64_t{hidden}}}),
+                     node("Mul", {read, "two"}, {"y"})};
+      if (op == "LSTM") graph.nodes[0].outputs.push_back("cell");
+      if (op == "GRU") graph.nodes[0].attributes.set("linear_before_reset", int64_t{1});
+      for (const std::string backend : {"reference", "onednn", "torch"}) {
+        if (!is_on(backend)) continue;
+        const Outcome outcome = check(file(graph), {{"pass", "step"}, {"backend", backend}});
+        EXPECT_EQ(outcome.status, "passed") << op << " " << read << " " << backend << ": " << outcome.reason;
+      }
+    }
+}
+
 // Every row of the scores is shown to the softmax; where all were hidden, any share would be within rounding.
 TEST_F(NetFiles, MasksHideNothing) {
   Graph graph{.inputs = {input("x", {64, 3}), input("attention_mask", {64, 3}, DType::i64)}, .outputs = {"y"}};
