@@ -81,9 +81,8 @@ class Recurrent {
     if (has_state && Cell::has_c) d.c = state;
     if (gives_state) d.y_h = state;
     if (gives_state && Cell::has_c) d.y_c = state;
-    // Nor has it gradients without biases.
-    const bool has_bias = setup.training() || present(setup.inputs, B);
-    if (has_bias) d.bias = row_major(DType::f32, s.biases());
+    // Nor has it a cell without biases.
+    d.bias = row_major(DType::f32, s.biases());
 
     const auto kind = setup.training() ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const auto forward = cell.forward(kind, direction(setup), d, p.attributes());
@@ -104,9 +103,8 @@ class Recurrent {
       std::vector<Argument> arguments{reads(DNNL_ARG_SRC_LAYER, input(X, d.x)),
                                       reads(DNNL_ARG_WEIGHTS_LAYER, weight(p, pass, type, s, W, s.inputs, w_wanted)),
                                       reads(DNNL_ARG_WEIGHTS_ITER, weight(p, pass, type, s, R, s.hidden, r_wanted))};
-      if (has_bias)
-        arguments.push_back(
-            reads(DNNL_ARG_BIAS, present(setup.inputs, B) ? bias(p, pass, type, s) : no_bias(p, pass, s)));
+      arguments.push_back(
+          reads(DNNL_ARG_BIAS, present(setup.inputs, B) ? bias(p, pass, type, s) : no_bias(p, pass, s)));
       if (has_state) arguments.push_back(reads(DNNL_ARG_SRC_ITER, initial(p, pass, setup, initial_h, state)));
       if (has_state && Cell::has_c)
         arguments.push_back(reads(DNNL_ARG_SRC_ITER_C, initial(p, pass, setup, initial_c, state)));
@@ -160,12 +158,12 @@ class Recurrent {
     const Operand dw = zeros(backward.diff_weights_layer_desc()), dr = zeros(backward.diff_weights_iter_desc());
     arguments.push_back(writes(DNNL_ARG_DIFF_WEIGHTS_LAYER, dw));
     arguments.push_back(writes(DNNL_ARG_DIFF_WEIGHTS_ITER, dr));
-    std::optional<Operand> db;
-    if (has_bias) arguments.push_back(writes(DNNL_ARG_DIFF_BIAS, db.emplace(zeros(d.bias))));
+    const Operand db = zeros(d.bias);
+    arguments.push_back(writes(DNNL_ARG_DIFF_BIAS, db));
     p.add(Pass::backward, backward, arguments);
     if (wanted(W)) give_weight_gradient(p, type, s, W, s.inputs, dw);
     if (wanted(R)) give_weight_gradient(p, type, s, R, s.hidden, dr);
-    if (db && wanted(B)) give_bias_gradient(p, type, s, *db);
+    if (wanted(B)) give_bias_gradient(p, type, s, db);
   }
 
  private:
