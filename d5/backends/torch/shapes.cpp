@@ -58,11 +58,26 @@ Prepared tile(const Setup& setup) {
   return elementwise([repeats = *repeats](const at::Tensor& x) { return x.repeat(repeats); }, "repeat");
 }
 
+// What is known before the run; only small values are carried along, larger ones are made here.
+std::optional<d5::Tensor> known_value(const Setup& setup) {
+  const TensorSpec& out = setup.outputs[0];
+  if (out.known) return *out.known;
+  Context c;
+  for (const TensorSpec& spec : setup.inputs) {
+    if (spec.present && !spec.known) return {};
+    c.inputs.push_back(spec.present ? spec.known->cast(compute_dtype(spec.dtype)) : d5::Tensor());
+    c.input_types.push_back(spec.dtype);
+  }
+  c.outputs.emplace_back(compute_dtype(out.dtype), out.shape);
+  make_operator(setup.node)->forward(c);
+  return c.outputs[0].cast(out.dtype);
+}
+
 // Constant, Shape, Size: the value is known before the run.
 Prepared constant(const Setup& setup) {
-  if (!setup.outputs[0].known) return refuse("its value is not known before the run");
-  const at::Tensor value =
-      wrap(*setup.outputs[0].known).to(setup.device, scalar_type(setup.outputs[0].dtype), false, true);
+  const auto known = known_value(setup);
+  if (!known) return refuse("its value is not known before the run");
+  const at::Tensor value = wrap(*known).to(setup.device, scalar_type(setup.outputs[0].dtype), false, true);
   return {[value](Inputs, Outputs out) { out[0] = value; }, "a constant"};
 }
 

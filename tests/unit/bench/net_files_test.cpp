@@ -210,6 +210,20 @@ TEST_F(NetFiles, OnlyWhatDependsOnParametersLearns) {
   EXPECT_THAT(nothing.reason, HasSubstr("nothing is learned"));
 }
 
+// Positions that a network makes from a constant length: more than are looked at while shapes are inferred.
+TEST_F(NetFiles, KnownValuesMayBeLarge) {
+  Graph graph{.inputs = {input("x", {5000})}, .outputs = {"y"}};
+  graph.constants = {
+      {"from", floats({}, {0})}, {"to", floats({}, {5000})}, {"step", floats({}, {1})}, {"size", longs({1}, {5000})}};
+  graph.nodes = {node("Range", {"from", "to", "step"}, {"r"}), node("ConstantOfShape", {"size"}, {"c"}),
+                 node("Add", {"x", "r"}, {"a"}), node("Add", {"a", "c"}, {"y"})};
+  for (const std::string backend : {"reference", "torch"}) {
+    if (!is_on(backend)) continue;
+    const Outcome outcome = check(file(graph), {{"backend", backend}});
+    EXPECT_EQ(outcome.status, "passed") << backend << ": " << outcome.reason;
+  }
+}
+
 // Ones are scale and variance, zeros are bias and mean of both layers, as an exporter stores what was never trained.
 TEST_F(NetFiles, EqualTensorsThatAreStoredOnceLearnApart) {
   Graph graph{.inputs = {batched("x", {1, 4, 3, 3})}, .outputs = {"y"}};
