@@ -85,9 +85,11 @@ std::vector<Tensor> errors_of(Oracle& o, const NodeRounding& rounding) {
   return errors;
 }
 
+// What is infinite stays so: the score of what a mask hides.
 template <class T>
 void move(std::span<T> values, std::span<const double> most, const Rng& rng) {
-  for (size_t k = 0; k < values.size(); ++k) values[k] = static_cast<T>(values[k] + most[k] * (2 * rng.uniform(k) - 1));
+  for (size_t k = 0; k < values.size(); ++k)
+    if (std::isfinite(values[k])) values[k] = static_cast<T>(values[k] + most[k] * (2 * rng.uniform(k) - 1));
 }
 
 // Some results are f32 in the oracle, too, because ONNX knows them in no other type.

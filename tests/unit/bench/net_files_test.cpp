@@ -271,6 +271,17 @@ TEST_F(NetFiles, MasksHideNothing) {
   EXPECT_EQ(outcome.status, "passed") << outcome.reason;
 }
 
+// Attention as PyTorch writes it: hidden scores are -infinity, and a row that is hidden as a whole becomes zeros.
+TEST_F(NetFiles, WhatIsHiddenByInfinityStaysHidden) {
+  Graph graph{.inputs = {input("x", {3, 3})}, .outputs = {"y"}};
+  const float hidden = -INFINITY;
+  graph.constants = {{"mask", floats({3, 3}, {0, hidden, hidden, 0, 0, hidden, 0, 0, 0})}, {"zero", floats({}, {0})}};
+  graph.nodes = {node("Add", {"x", "mask"}, {"scores"}), node("Softmax", {"scores"}, {"s"}),
+                 node("IsNaN", {"s"}, {"none"}), node("Where", {"none", "zero", "s"}, {"y"})};
+  const Outcome outcome = check(file(graph));
+  EXPECT_EQ(outcome.status, "passed") << outcome.reason;
+}
+
 // A file says that numbers are drawn, not how: two libraries differ, and neither is wrong.
 TEST_F(NetFiles, RandomNumbersOfAnotherLibraryAreMistrusted) {
   Graph graph{.inputs = {input("x", {4, 4})}, .outputs = {"y"}};
