@@ -2,6 +2,8 @@
 // The backend `reference`: any operator by its own loops. Inputs are widened to the type the loops compute in, results
 // are rounded once to their own type. Slow and right; it uses one arithmetic and one layout. Where all shapes are known
 // before the run it has buffers and gradients like the others; other graphs are evaluated (evaluating.hpp).
+#include <algorithm>
+
 #include "d5/backends/kernel.hpp"
 #include "d5/backends/reference/evaluating.hpp"
 #include "d5/core/convert.hpp"
@@ -17,6 +19,8 @@ class ReferenceKernel final : public Kernel {
     for (const auto* specs : {&setup.inputs, &setup.outputs})
       for (const TensorSpec& spec : *specs)
         if (spec.present && spec.dtype == DType::string) return "strings cannot be computed with";
+    const bool learns = std::ranges::find(setup.wants_gradient, true) != setup.wants_gradient.end();
+    if (learns && !registered<operators>(setup.node.op).has_backward) return "it has no gradient";
     return {};
   }
 

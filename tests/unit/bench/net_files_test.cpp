@@ -210,6 +210,16 @@ TEST_F(NetFiles, OnlyWhatDependsOnParametersLearns) {
   EXPECT_THAT(nothing.reason, HasSubstr("nothing is learned"));
 }
 
+TEST_F(NetFiles, AnOperatorWithoutAGradientIsNamed) {
+  Graph graph{.inputs = {batched("x", {1, 2, 2})}, .outputs = {"y"}};
+  graph.constants["w"] = floats({2, 2}, {1, 2, 3, 4});
+  graph.nodes = {node("Mul", {"x", "w"}, {"h"}), node("Det", {"h"}, {"y"})};
+  EXPECT_EQ(check(file(graph)).status, "passed");
+  const Outcome step = check(file(graph), {{"pass", "step"}});
+  EXPECT_EQ(step.status, "unsupported");
+  EXPECT_THAT(step.reason, HasSubstr("(Det): it has no gradient"));
+}
+
 // Positions that a network makes from a constant length: more than are looked at while shapes are inferred.
 TEST_F(NetFiles, KnownValuesMayBeLarge) {
   Graph graph{.inputs = {input("x", {5000})}, .outputs = {"y"}};
