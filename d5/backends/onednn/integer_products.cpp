@@ -60,6 +60,8 @@ class IntegerProduct : public Kernel {
           return "its kernel has one scale and zero point, or a list for rows of A, columns of B, output channels";
         if (i == factor->scale && spec.dtype != DType::f32)
           return fmt::format("its kernel has scales of f32, not {}", name(spec.dtype));
+        if (i == factor->zero && spec.dtype != setup.inputs[factor->values].dtype)
+          return fmt::format("its kernel has zero points of the type of what they move, not {}", name(spec.dtype));
       }
     }
     if (requantised && (!is_eight_bits(setup.outputs[0]) || setup.inputs[6].dtype != DType::f32))
