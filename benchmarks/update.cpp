@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The update alone, at the size of a network: d5's formulas against what memory streams at and against LibTorch's own
 // optimizers, fused and not. All of them take turns in every round; a share and a ratio are of one round, and their
-// medians are printed with intervals. Bytes are compulsory ones: what the rule reads and writes once, and once more
-// what norms read of parameters that a core's own cache does not hold until their norm is known. A cache that cores
+// medians are printed with intervals. Bytes are compulsory ones: what the rule reads and writes once, and what is
+// read again when a norm is known, of parameters that a core's own cache does not hold so long. A cache that cores
 // share is not counted on; where it helps, a share may exceed 1. On a device (--device cuda) a time is that of 20
 // updates that the host launches without waiting, and streaming is what the backend's copies reach.
 #include <CLI/CLI.hpp>
@@ -32,15 +32,17 @@ struct Plan {
   double share = 0;
 };
 
-// What a rule reads and writes of an element, in numbers: parameter, gradient, states; parameter and states; what norms
-// read.
+// What a rule reads and writes of an element, in numbers: parameter, gradient, states; parameter and states; what has
+// to be read again when norms are known. LAMB's moments need no norm: they are written when norms are made, and the
+// gradient is not wanted again.
 struct Traffic {
-  double read, written, norms = 0;
+  double read, written, again = 0;
+  bool gradient_again = false;
 };
 Traffic traffic(const std::string& rule) {
   if (rule == "sgd") return {2, 1};
-  if (rule == "lars") return {3, 2, 2};
-  if (rule == "lamb") return {4, 3, 4};
+  if (rule == "lars") return {3, 2, 2, true};
+  if (rule == "lamb") return {4, 3, 3};
   const bool two_states = rule.starts_with("ada") && rule != "adagrad";
   return two_states ? Traffic{4, 3} : Traffic{3, 2};
 }
@@ -58,8 +60,8 @@ Bytes compulsory(const std::string& rule, const ParameterSet& set) {
   Bytes bytes;
   for (const ParameterSet::Parameter& p : set.parameters()) {
     const auto elements = static_cast<double>(p.padded_elements);
-    const double for_norms = numbers.norms > 0 ? elements * (numbers.norms * 4 - narrow) : 0;
-    bytes.read += elements * (numbers.read * 4 - narrow) + (for_norms > own_cache ? for_norms : 0);
+    const double again = elements * (numbers.again * 4 - (numbers.gradient_again ? narrow : 0));
+    bytes.read += elements * (numbers.read * 4 - narrow) + (again > own_cache ? again : 0);
     bytes.written += elements * (numbers.written * 4 + narrow);
   }
   return bytes;

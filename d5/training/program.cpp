@@ -73,21 +73,34 @@ class InterpretedLoop final : public Loop {
 
 }  // namespace
 
-Program make_program(const Formula& formula, std::span<const int> stream_of, std::span<const Wanted> wanted,
-                     int streams) {
+std::vector<int> last_uses(const Formula& formula, std::span<const Wanted> wanted, std::span<const Wanted> known) {
   const std::vector<Formula::Node>& nodes = formula.nodes();
-  const auto is_load = [](Op op) { return op == Op::parameter || op == Op::gradient || op == Op::state; };
-  // Which nodes of elements are needed, and by whom last.
-  std::vector<int> last_use(nodes.size(), -1);
+  std::vector<int> result(nodes.size(), -1);
   const int end = static_cast<int>(nodes.size());
-  for (const Wanted& w : wanted) last_use[static_cast<size_t>(w.node)] = end;
+  for (const Wanted& w : wanted) result[static_cast<size_t>(w.node)] = end;
   for (int i = end - 1; i >= 0; --i) {
     const Formula::Node& node = nodes[static_cast<size_t>(i)];
-    if (last_use[static_cast<size_t>(i)] < 0 || node.extent != Formula::Extent::element) continue;
+    if (result[static_cast<size_t>(i)] < 0 || node.extent != Formula::Extent::element) continue;
+    if (std::ranges::find(known, i, &Wanted::node) != known.end()) continue;
     for (const int operand : {node.a, node.b})
-      if (operand >= 0) last_use[static_cast<size_t>(operand)] = std::max(last_use[static_cast<size_t>(operand)], i);
+      if (operand >= 0) result[static_cast<size_t>(operand)] = std::max(result[static_cast<size_t>(operand)], i);
   }
+  return result;
+}
 
+int stream_read(const Formula& formula, std::span<const int> stream_of, std::span<const Wanted> known, int index) {
+  if (const auto found = std::ranges::find(known, index, &Wanted::node); found != known.end()) return found->stream;
+  const Formula::Node& node = formula.nodes()[static_cast<size_t>(index)];
+  if (node.op == Op::gradient) return 1;
+  return node.op == Op::parameter || node.op == Op::state ? stream_of[static_cast<size_t>(node.index)] : computed_node;
+}
+
+Program make_program(const Formula& formula, std::span<const int> stream_of, std::span<const Wanted> wanted,
+                     int streams, std::span<const Wanted> known) {
+  const std::vector<Formula::Node>& nodes = formula.nodes();
+  const int end = static_cast<int>(nodes.size());
+  const std::vector<int> last_use = last_uses(formula, wanted, known);
+  const auto loaded_from = [&](int node) { return stream_read(formula, stream_of, known, node); };
   Program program;
   program.streams = streams;
   program.reads.resize(static_cast<size_t>(streams));
@@ -100,14 +113,16 @@ Program make_program(const Formula& formula, std::span<const int> stream_of, std
       if (found == program.numbers.end()) found = program.numbers.insert(found, index);
       return {Kind::number, static_cast<int>(found - program.numbers.begin())};
     }
-    if (!is_load(node.op)) return place[static_cast<size_t>(index)];
-    const int stream = node.op == Op::gradient ? 1 : stream_of[static_cast<size_t>(node.index)];
+    const int stream = loaded_from(index);
+    if (stream == computed_node) return place[static_cast<size_t>(index)];
     program.reads[static_cast<size_t>(stream)] = true;
     return {Kind::stream, stream};
   };
   for (int i = 0; i < end; ++i) {
     const Formula::Node& node = nodes[static_cast<size_t>(i)];
-    if (last_use[static_cast<size_t>(i)] < 0 || node.extent != Formula::Extent::element || is_load(node.op)) continue;
+    if (last_use[static_cast<size_t>(i)] < 0 || node.extent != Formula::Extent::element ||
+        loaded_from(i) != computed_node)
+      continue;
     Program::Instruction instruction{node.op, -1, operand_of(node.a),
                                      node.b >= 0 ? operand_of(node.b) : Program::Operand{}};
     // An operand that nobody reads any more gives its place; a result may lie where an operand was.

@@ -36,12 +36,19 @@ struct Program {
   std::vector<bool> reads;  // by stream
 };
 
-// A node whose elements are wanted and the stream that takes them.
+// A node whose elements are wanted and the stream that takes them; or that lie in it already.
 struct Wanted {
   int node, stream;
 };
+constexpr int computed_node = -1;
+// The stream that a node is read from, or computed_node.
+int stream_read(const Formula&, std::span<const int> stream_of, std::span<const Wanted> known, int node);
+// By node: the last one that reads it on the way to what is wanted, the number of nodes for that itself; -1: nobody.
+// What lies in a stream is not computed.
+std::vector<int> last_uses(const Formula&, std::span<const Wanted> wanted, std::span<const Wanted> known = {});
 // stream_of: the stream of each slot of the formula; the gradient is stream 1.
-Program make_program(const Formula&, std::span<const int> stream_of, std::span<const Wanted>, int streams);
+Program make_program(const Formula&, std::span<const int> stream_of, std::span<const Wanted>, int streams,
+                     std::span<const Wanted> known = {});
 
 class Loop {
  public:

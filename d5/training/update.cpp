@@ -10,8 +10,8 @@
 #include "d5/graph/graph.hpp"
 #include "d5/training/device_loop.hpp"
 #include "d5/training/floating_mode.hpp"
-#include "d5/training/generated_loop.hpp"
 #include "d5/training/sixteen_bits.hpp"
+#include "d5/training/squares.hpp"
 
 namespace d5 {
 namespace {
@@ -26,49 +26,32 @@ constexpr Index stretch = 1 << 15;     // after norms a parameter is updated fro
 constexpr Index near_bytes = 1 << 19;  // of parameters that a thread updates while what their norms read is near
 constexpr Index thread_lines = 1024;   // a thread's least share
 
-// In an order that no instruction set changes; products of two floats are exact in double. The loop is compiled once
-// for each: of norms it is the larger part.
-using Floats [[gnu::vector_size(32)]] = float;
-using Doubles [[gnu::vector_size(64)]] = double;
-constexpr Index square_step = 32;
-struct Squares {
-  double sums[4][8] = {};  // a sum waits for itself
-};
-[[gnu::always_inline]] inline void add_each(Squares& squares, const float* x, Index n) {
-  Doubles now[4];
-  std::memcpy(now, squares.sums, sizeof now);
-  for (Index i = 0; i < n; i += square_step)
-    for (Index k = 0; k < 4; ++k) {
-      Floats part;
-      std::memcpy(&part, x + i + 8 * k, sizeof part);
-      const Doubles v = __builtin_convertvector(part, Doubles);
-      now[k] += v * v;
-    }
-  std::memcpy(squares.sums, now, sizeof now);
-}
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) void add_avx2(Squares& s, const float* x, Index n) { add_each(s, x, n); }
-__attribute__((target("avx512f"))) void add_avx512(Squares& s, const float* x, Index n) { add_each(s, x, n); }
-#endif
-// n: a multiple of square_step.
-void add_squares(Squares& squares, const float* x, Index n) {
-#if defined(__x86_64__)
-  static const Instructions best = best_instructions();
-  if (best == Instructions::avx512) return add_avx512(squares, x, n);
-  if (best == Instructions::avx2) return add_avx2(squares, x, n);
-#endif
-  add_each(squares, x, n);
-}
-// With the last few elements, fewer than square_step.
-double total(const Squares& squares, const float* rest, Index n) {
-  const auto& sums = squares.sums;
-  double all[8];
-  for (Index i = 0; i < 8; ++i) all[i] = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
-  for (Index i = 0; i < n; ++i) all[i % 8] += static_cast<double>(rest[i]) * rest[i];
-  return ((all[0] + all[4]) + (all[1] + all[5])) + ((all[2] + all[6]) + (all[3] + all[7]));
-}
-
 size_t at(int i) { return static_cast<size_t>(i); }
+
+// New values of states that a pass for norms, the first of these, computes anyway: it stores them where nobody reads
+// the old ones later, and what comes after it reads them instead of what they are made of.
+std::vector<Wanted> stored_early(const Formula& formula, std::span<const int> stream_of,
+                                 std::span<const std::vector<Wanted>> passes, const std::vector<Wanted>& known) {
+  const std::vector<Formula::Node>& nodes = formula.nodes();
+  const std::vector<int> computed = last_uses(formula, passes.front(), known);
+  std::vector<Wanted> early;
+  for (const Wanted& store : passes.back())
+    if (store.stream > 0 && computed[at(store.node)] >= 0 && nodes[at(store.node)].a >= 0 &&
+        nodes[at(store.node)].extent == Extent::element)
+      early.push_back(store);
+  const auto still_read = [&](const Wanted& store) {
+    const auto slot = std::ranges::find(stream_of, store.stream) - stream_of.begin();
+    std::vector<Wanted> all = known;
+    all.insert(all.end(), early.begin(), early.end());
+    return std::ranges::any_of(passes.subspan(1), [&](const std::vector<Wanted>& later) {
+      return last_uses(formula, later, all)[at(formula.slots()[static_cast<size_t>(slot)].first)] >= 0;
+    });
+  };
+  for (auto kept = std::ranges::find_if(early, still_read); kept != early.end();
+       kept = std::ranges::find_if(early, still_read))
+    early.erase(kept);
+  return early;
+}
 
 }  // namespace
 
@@ -98,11 +81,14 @@ Tensor UpdateState::find_or_make(const Formula::Slot& slot) {
 }
 
 struct Update::Scratch {
-  explicit Scratch(const Pass& pass, bool widened)
-      : streams(at(pass.program.streams)), gradient(widened ? block : 0), results(pass.norms.size() * block) {}
-  std::vector<float*> streams;
+  Scratch(const Pass& pass, size_t own_streams, bool widened)
+      : streams(at(pass.program.streams)),
+        gradient(widened ? block : 0),
+        results((streams.size() - own_streams) * block) {
+    for (size_t i = own_streams; i < streams.size(); ++i) streams[i] = results.data() + (i - own_streams) * block;
+  }
+  std::vector<float*> streams;  // of the present block
   std::vector<float> gradient, results;
-  float* result(size_t norm) { return results.data() + norm * static_cast<size_t>(block); }
 };
 
 Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, const PerParameter& per_parameter,
@@ -119,12 +105,6 @@ Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, co
     narrow_gradients_ = static_cast<std::byte*>(gradients.data());
     narrow_computes_ = static_cast<std::byte*>(set.computes(set.all()).data());
   }
-  const auto bind = [&](Pass& pass) {
-    if (on_host)
-      pass.loop = make(pass.program);
-    else
-      pass.device = make_device_loop(pass.program, masters.memory());
-  };
   std::vector<int> stream_of;
   std::vector<Wanted> stores;
   for (const Formula::Slot& slot : formula.slots()) {
@@ -163,30 +143,51 @@ Update::Update(const Formula& formula, ParameterSet& set, UpdateState& state, co
     }
     stage_.push_back(stage);
   }
-  const int streams = static_cast<int>(streams_.size());
+  make_passes(formula, stream_of, norms, std::move(stores), make);
+}
+
+void Update::make_passes(const Formula& formula, std::span<const int> stream_of,
+                         const std::vector<std::vector<int>>& norms, std::vector<Wanted> stores, const MakeLoop& make) {
+  const Memory& memory = set_->masters({0, 0}).memory();
+  const auto bind = [&](Pass& pass) {
+    if (memory.is_host())
+      pass.loop = make(pass.program);
+    else
+      pass.device = make_device_loop(pass.program, memory);
+  };
+  assigns_ = !stores.empty();
+  std::vector<std::vector<Wanted>> wanted;  // by pass: of norms what is squared, in the end what is stored
   for (const std::vector<int>& made : norms) {
-    std::vector<Wanted> wanted;
-    for (const int node : made) wanted.push_back({nodes_[at(node)].a, streams + static_cast<int>(wanted.size())});
-    Pass pass{make_program(formula, stream_of, wanted, streams + static_cast<int>(wanted.size())), {}, {}, made};
+    wanted.emplace_back();
+    for (const int node : made) wanted.back().push_back({nodes_[at(node)].a, computed_node});
+  }
+  wanted.push_back(std::move(stores));
+  std::vector<Wanted> known;
+  for (size_t i = 0; i < norms.size(); ++i) {
+    std::vector<Wanted> early;
+    if (memory.is_host()) early = stored_early(formula, stream_of, std::span(wanted).subspan(i), known);
+    const auto is_early = [&](int stream) { return std::ranges::find(early, stream, &Wanted::stream) != early.end(); };
+    std::erase_if(wanted.back(), [&](const Wanted& store) { return is_early(store.stream); });
+    Pass pass{.norms = norms[i]};
+    std::vector<Wanted> made = early;
+    auto streams = static_cast<int>(streams_.size());
+    for (const Wanted& operand : wanted[i]) {  // what lies in a stream is squared where it lies
+      int stream = memory.is_host() ? stream_read(formula, stream_of, known, operand.node) : computed_node;
+      if (stream == computed_node || is_early(stream)) made.push_back({operand.node, stream = streams++});
+      pass.squared.push_back(stream);
+    }
+    pass.program = make_program(formula, stream_of, made, streams, known);
     bind(pass);
     norm_passes_.push_back(std::move(pass));
+    known.insert(known.end(), early.begin(), early.end());
   }
-  last_ = {make_program(formula, stream_of, stores, streams), {}, {}, {}};
+  last_.program = make_program(formula, stream_of, wanted.back(), static_cast<int>(streams_.size()), known);
   bind(last_);
 }
 
 void Update::set(std::string_view scalar, double value) {
   const auto found = std::ranges::find(names_, scalar);
   if (found != names_.end()) scalars_[static_cast<size_t>(found - names_.begin())] = value;
-}
-
-double Update::bytes_per_element() const {
-  double bytes = 0;
-  const double narrow = bits(set_->compute_dtype()) / 8.0;
-  for (size_t i = 0; i < streams_.size(); ++i)
-    if (last_.program.reads[i]) bytes += i == 1 ? narrow : 4;
-  for (const Program::Store& store : last_.program.stores) bytes += store.stream == 0 && !streams_[1] ? 4 + narrow : 4;
-  return bytes;
 }
 
 std::vector<Update::Piece> Update::pieces(ParameterSet::Range range) const {
@@ -253,16 +254,16 @@ void Update::run_blocks(const Pass& pass, const Piece& piece, const float* numbe
   const DType type = set_->compute_dtype();
   const ParameterSet::Parameter& parameter = set_->parameters()[piece.parameter];
   const Index most = streams_[1] && pass.norms.empty() ? piece.count : block;
-  for (size_t i = 0; i < pass.norms.size(); ++i) scratch.streams[streams_.size() + i] = scratch.result(i);
   for (Index before = 0; before < piece.count; before += most) {
     const Index first = piece.first + before, count = std::min(most, piece.count - before);
     for (size_t i = 0; i < streams_.size(); ++i)
       scratch.streams[i] = streams_[i] ? streams_[i] + (i < 2 ? first : first - part_.first) : nullptr;
     if (!streams_[1]) {
       scratch.streams[1] = scratch.gradient.data();
-      widen(type, narrow_gradients_ + storage_bytes(type, first), scratch.gradient.data(), count);
+      if (pass.program.reads[1] || std::ranges::find(pass.squared, 1) != pass.squared.end())
+        widen(type, narrow_gradients_ + storage_bytes(type, first), scratch.gradient.data(), count);
     }
-    pass.loop->run(scratch.streams.data(), numbers, count);
+    if (!pass.program.stores.empty()) pass.loop->run(scratch.streams.data(), numbers, count);
     if (!streams_[1] && pass.norms.empty() && parameter.spec.dtype != DType::f32)
       narrow(streams_[0] + first, type, narrow_computes_ + storage_bytes(type, first), count);
     done(count);
@@ -284,16 +285,17 @@ std::vector<double> Update::squares_on_host(const Pass& pass, Pieces pieces) con
   const FloatingMode mode;
   parallel_for(static_cast<Index>(chunks.size()), thread_lines * line / chunk, [&](Index first, Index last) {
     const FloatingMode::Held held(mode);
-    Scratch scratch(pass, !streams_[1]);
+    Scratch scratch(pass, streams_.size(), !streams_[1]);
     std::vector<Squares> squares(results);
     for (auto c = static_cast<size_t>(first); c < static_cast<size_t>(last); ++c) {
       std::ranges::fill(squares, Squares{});
       run_blocks(pass, chunks[c], numbers.data() + piece_of[c] * pass.program.numbers.size(), scratch, [&](Index n) {
-        for (size_t r = 0; r < results; ++r) add_squares(squares[r], scratch.result(r), n / square_step * square_step);
+        for (size_t r = 0; r < results; ++r)
+          add_squares(squares[r], scratch.streams[at(pass.squared[r])], n / Squares::step * Squares::step);
       });
-      const Index rest = chunks[c].count % square_step, in_block = (chunks[c].count - 1) % block + 1;
+      const Index rest = chunks[c].count % Squares::step, in_block = (chunks[c].count - 1) % block + 1;
       for (size_t r = 0; r < results; ++r)
-        sums[c * results + r] = total(squares[r], scratch.result(r) + (in_block - rest), rest);
+        sums[c * results + r] = total(squares[r], scratch.streams[at(pass.squared[r])] + (in_block - rest), rest);
     }
   });
   std::vector<double> squares(pieces.size() * results);
@@ -337,7 +339,7 @@ void Update::store(Pieces pieces) {
   const FloatingMode mode;
   parallel_for(lines, thread_lines, [&](Index begin, Index end) {
     const FloatingMode::Held held(mode);
-    Scratch scratch(last_, !streams_[1]);
+    Scratch scratch(last_, streams_.size(), !streams_[1]);
     const Index from = (first_line + begin) * line, to = (first_line + end) * line;
     for (auto piece = std::ranges::upper_bound(pieces, from, {}, ends); piece != pieces.end() && piece->first < to;
          ++piece) {
@@ -372,7 +374,7 @@ void Update::run(ParameterSet::Range range) {
       sum_norms(pass, parts);
       evaluate_uniforms(parts);
     }
-    if (assigns()) store(parts);
+    if (!last_.program.stores.empty()) store(parts);
     left = left.subspan(parts.size());
   } while (!left.empty());
   for (const ScalarState& state : scalar_states_)

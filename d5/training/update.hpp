@@ -56,8 +56,7 @@ class Update {
 
   bool uses_norms() const { return uses_norms_; }  // a range is made of whole parameters
   bool needs_all() const { return needs_all_; }    // a range is the whole arena
-  bool assigns() const { return !last_.program.stores.empty(); }
-  double bytes_per_element() const;  // compulsory, without norms: what is read and written once
+  bool assigns() const { return assigns_; }
 
  private:
   struct Pass {
@@ -65,6 +64,7 @@ class Update {
     std::shared_ptr<const Loop> loop;    // on the host
     std::shared_ptr<DeviceLoop> device;  // or where the parameters are
     std::vector<int> norms;              // the nodes that it makes
+    std::vector<int> squared;            // on the host: the stream that each of them is of
   };
   struct Piece {  // a part of a parameter
     size_t parameter;
@@ -72,6 +72,8 @@ class Update {
   };
   using Pieces = std::span<const Piece>;
   struct Scratch;
+  void make_passes(const Formula&, std::span<const int> stream_of, const std::vector<std::vector<int>>& norms,
+                   std::vector<Wanted> stores, const MakeLoop&);
   std::vector<Piece> pieces(ParameterSet::Range) const;
   double value(int node, size_t parameter) const;
   void evaluate_uniforms(Pieces);
@@ -103,7 +105,7 @@ class Update {
   ParameterSet::Range part_;                                            // that states are of
   std::vector<Pass> norm_passes_;
   Pass last_;
-  bool uses_norms_ = false, needs_all_ = false;
+  bool uses_norms_ = false, needs_all_ = false, assigns_ = false;
 };
 
 }  // namespace d5

@@ -192,6 +192,34 @@ TEST(Update, NormsAreOfParametersAndOfAll) {
   EXPECT_EQ(set.master("b").values<float>()[0], 12 + 1300 + 1440000);
 }
 
+// 36 elements: old 1, new 3, so that norms are 6 and 18; what is assigned to the parameter, by hand.
+TEST(Update, WhatANormPassStoresIsReadAsItWas) {
+  using Rule = Expression (*)(Formula&, const Expression& old, const Expression& now);
+  const std::vector<std::pair<Rule, float>> rules{
+      {[](Formula& f, const Expression&, const Expression& now) { return f.norm(now) * now; }, 54},
+      {[](Formula& f, const Expression& old, const Expression& now) { return f.norm(now) * old; }, 18},
+      {[](Formula& f, const Expression& old, const Expression& now) { return f.norm(old) * 10 + f.norm(now) + now; },
+       81},
+      {[](Formula& f, const Expression&, const Expression& now) { return f.norm(f.norm(now) * now) + now; }, 327},
+      {[](Formula& f, const Expression& old, const Expression& now) { return f.norm(f.norm(now) * old) + now; }, 111}};
+  for (const auto& [rule, expected] : rules)
+    for (const auto& make : {make_interpreted_loop, make_loop}) {
+      ParameterSet set = one_parameter(std::vector<float>(36));
+      set_gradient(set, std::vector<float>(36, 2));
+      UpdateState state(set);
+      Formula f;
+      auto [p, g] = f.parameter_and_gradient();
+      auto m = f.state("m", Formula::Start::zero, 1);
+      const Expression old = m;
+      m = old + g;
+      p = rule(f, old, m);
+      Update update(f, set, state, {}, make);
+      update.run(set.all());
+      EXPECT_EQ(values_of(set), std::vector<float>(36, expected));
+      EXPECT_EQ(state.entries()[0].values.values<float>()[35], 3) << expected;
+    }
+}
+
 TEST(Update, OfAPartANormIsRefused) {
   ParameterSet set = odd_parameters();
   UpdateState state(set);
@@ -223,9 +251,10 @@ TEST(Update, FrozenParametersAndGapsStay) {
 
 // In 16 bits the f32 master moves as the same gradients in f32 would move it, and the other region is its rounded copy.
 TEST(Update, SixteenBitsHaveAnF32Master) {
-  for (const DType type : {DType::bf16, DType::f16}) {
+  for (const auto& [type, rule] :
+       {std::pair{DType::bf16, "adam"}, {DType::f16, "adam"}, {DType::bf16, "lamb"}, {DType::f16, "lars"}}) {
     ParameterSet narrow = odd_parameters(type), wide = odd_parameters();
-    const auto a = make_optimizer({"adam", {}}, narrow), b = make_optimizer({"adam", {}}, wide);
+    const auto a = make_optimizer({rule, {}}, narrow), b = make_optimizer({rule, {}}, wide);
     for (Index step = 1; step <= 3; ++step) {
       draw_gradients(narrow, static_cast<uint64_t>(step));
       for (const ParameterSet::Parameter& p : narrow.parameters())
