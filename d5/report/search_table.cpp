@@ -32,6 +32,9 @@ std::string quality_of(const Record& record) {
   return record.details.value("training", Json::object()).value("quality", "");
 }
 
+// "-" where nothing was to be reached.
+const char* not_reached(const Record& record) { return record.fields.value("target", 0.0) != 0 ? "never" : "-"; }
+
 std::string number_or(const Record& record, const std::string& metric, const char* otherwise) {
   const Metric* found = record.metric(metric);
   return found ? fmt::format("{:.4g}", found->median) : otherwise;
@@ -42,11 +45,11 @@ struct Group {
   Json per;
   std::vector<const Record*> trials, confirmations;
   const Record* best = nullptr;  // of whole trainings
-  double seconds = 0;            // of all trainings
+  double seconds = 0;            // of all trainings, also those that failed
 
   void add(const Record& record) {
     const Json& search = search_of(record);
-    seconds += median_or(record, "training_time", 0);
+    seconds += record.details.value("training", Json::object()).value("seconds", 0.0);
     if (search.value("confirms", false)) {
       confirmations.push_back(&record);
       return;
@@ -86,9 +89,7 @@ std::string trials_table(const Group& group, bool colour) {
     }
     cells.push_back({number_or(*record, "test_" + quality, "")});
     const Metric* reached = record->metric("time_to_target");
-    cells.push_back({reached                                    ? seconds_text(reached->median)
-                     : record->fields.value("target", 0.0) != 0 ? "never"
-                                                                : "-"});
+    cells.push_back({reached ? seconds_text(reached->median) : not_reached(*record)});
     cells.push_back({seconds_text(median_or(*record, "training_time", 0))});
     table.row(std::move(cells), record == group.best ? Cell{"the best", Tone::good} : Cell{});
   }
@@ -101,15 +102,20 @@ std::string summary_of(const Group& group) {
   std::string text =
       fmt::format("time to solution: {} for the best training alone, {} with the search ({} trainings)\n",
                   seconds_text(alone), seconds_text(group.seconds), group.trials.size() + group.confirmations.size());
-  if (!group.confirmations.empty()) {
-    const std::string metric = "test_" + quality_of(*group.best);
-    std::vector<double> values;
-    for (const Record* record : group.confirmations)
-      if (record->metric(metric)) values.push_back(record->metric(metric)->median);
-    std::ranges::sort(values);
-    if (!values.empty())
-      text += fmt::format("the best again with {} other seeds: {} {:.4g} .. {:.4g} (it was chosen with {})\n",
-                          values.size(), metric, values.front(), values.back(), number_or(*group.best, metric, "-"));
+  const std::string metric = "test_" + quality_of(*group.best);
+  std::vector<double> values;
+  size_t again = 0;
+  for (const Record* record : group.confirmations) {
+    if (search_of(*record).at("trial") != search_of(*group.best).at("trial")) continue;  // the best of fewer trials
+    ++again;
+    if (record->metric(metric)) values.push_back(record->metric(metric)->median);
+  }
+  std::ranges::sort(values);
+  if (again > 0) {
+    text += fmt::format("the best again with {} other seed{}:", again, again == 1 ? "" : "s");
+    if (!values.empty()) text += fmt::format(" {} {:.4g} .. {:.4g}", metric, values.front(), values.back());
+    if (values.size() < again) text += fmt::format("{} {} failed", values.empty() ? "" : ",", again - values.size());
+    text += fmt::format(" (it was chosen with {})\n", number_or(*group.best, metric, "-"));
   }
   return text + fmt::format("run it alone: {}\n", group.best->rerun);
 }
@@ -136,9 +142,9 @@ std::string guideline(const std::vector<Group>& groups, bool colour) {
     const Json& best = search_of(*group.best).at("values");
     for (const auto& [field, value] : best.items()) cells.push_back({field_text(best, field)});
     cells.push_back({number_or(*group.best, "test_" + quality, "-")});
-    cells.push_back({number_or(*group.best, "epochs_to_target", "never")});
+    cells.push_back({number_or(*group.best, "epochs_to_target", not_reached(*group.best))});
     const Metric* reached = group.best->metric("time_to_target");
-    cells.push_back({reached ? seconds_text(reached->median) : "never"});
+    cells.push_back({reached ? seconds_text(reached->median) : not_reached(*group.best)});
     cells.push_back({std::to_string(group.trials.size())});
     table.row(std::move(cells));
   }
