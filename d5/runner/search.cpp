@@ -276,8 +276,15 @@ std::string search_identity(const Recipe& recipe, const SearchPlan& plan) {
 std::vector<Record> run_search(const Recipe& recipe, const SearchPlan& plan, const SearchRun& run) {
   if (plan.objective != "quality" && plan.objective != "time_to_target")
     throw UsageError("[search] objective is '{}'; legal: quality, time_to_target", plan.objective);
+  for (size_t d = 0; d < plan.space.size(); ++d)
+    for (size_t other = 0; other < d; ++other)
+      if (plan.space[d].field == plan.space[other].field)
+        throw UsageError("[search] {} is searched twice; legal: once, with all its values", plan.space[d].field);
   std::vector<Json> each{Json::object()};
   if (!plan.per.field.empty()) {
+    if (std::ranges::find(plan.space, plan.per.field, &SearchField::field) != plan.space.end())
+      throw UsageError("[search] {} is searched, and there is to be a search per {}; legal: one of them",
+                       plan.per.field, plan.per.field);
     each.clear();
     for (const Json& value : plan.per.choices) each.push_back({{plan.per.field, value}});
   }

@@ -126,6 +126,10 @@ with tempfile.TemporaryDirectory() as folder:
     expect(result.returncode == 2 and "another benchmark" in result.stderr, "a fixed value is refused", result.stderr)
     result = search("--space", "batch=64..32")
     expect(result.returncode == 2 and "64 to 32" in result.stderr, "a wrong range is named", result.stderr)
+    result = search("--space", "batch=16,32", "--per", "batch=16,32")
+    expect(result.returncode == 2 and "one of them" in result.stderr, "a field is searched or each of its values has a search", result.stderr)
+    result = search("--space", "batch=16,32", "--space", "batch=64,128")
+    expect(result.returncode == 2 and "searched twice" in result.stderr, "a field is searched once", result.stderr)
     expect(not Path(folder, "results").exists(), "wrong usage leaves nothing behind")
 
 sys.exit(failures > 0)
