@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "d5/bench/data_case.hpp"
 
+#include <filesystem>
 #include <sstream>
 
 #include "d5/bench/data_store.hpp"
@@ -53,6 +54,7 @@ DataSource open_set(const Json& fields) {
     return source;
   }
   auto kind = fields.at("container").get<std::string>();
+  if (kind.empty() && std::filesystem::path(name).extension().empty()) require_set_or_file(name);
   if (kind.empty()) kind = guess_container(name);
   for (const std::string& word : words) set_option(options, word, container(kind).options, "[data]");
   source.data = open_container(kind, name, options);

@@ -181,8 +181,10 @@ NamedValues parse_named_values(const std::string& text) {
 std::string named_values_text(const Json& value) {
   if (value.is_string()) return value;
   if (!value.is_object() || !value.contains("name") || !value["name"].is_string())
-    throw UsageError("{} is given; legal: \"adam:learning_rate=0.001\" or {{ name = \"adam\", learning_rate = 0.001 }}",
-                     value.dump());
+    throw UsageError(
+        "{} is given; legal: \"NAME:value=0.1:others=30/60\" (several numbers of one value are joined by '/'), "
+        "or {{ name = \"NAME\", value = 0.1 }}",
+        value.dump());
   std::string text = value["name"];
   for (const auto& [name, one] : value.items())
     if (name != "name") text += fmt::format(":{}={}", name, one.is_string() ? one.get<std::string>() : one.dump());
@@ -198,6 +200,7 @@ std::optional<std::string> why_no_optimizer(const Json& fields) {
   const std::string name = parse_named_values(fields.at("optimizer")).name;
   const size_t colon = name.find(':');
   if (colon == std::string::npos || find_registered<optimizers>(name)) return {};
+  if (find_registered<optimizers>(name.substr(0, colon))) return {};  // "adam:beta1" is a mistake, not a backend
   std::unique_ptr<Backend> module;
   const auto off = open_backend_of({{"backend", name.substr(0, colon)}}, module);
   return off ? std::optional(off->reason) : std::nullopt;

@@ -68,10 +68,15 @@ std::vector<Json> list_optimizers() {
 
 std::vector<Json> list_schedules() {
   std::vector<Json> rows;
-  for (const std::string& name : registry_names(schedules::kind))
-    rows.push_back({{"name", name},
-                    {"about", registered<schedules>(name).about},
-                    {"parameters", described(schedule_parameters(name))}});
+  for (const std::string& name : registry_names(schedules::kind)) {
+    Json parameters = described(schedule_parameters(name));
+    for (Json& parameter : parameters) {  // as --schedule takes them
+      std::string text = parameter["default"];
+      std::ranges::replace(text, ',', '/');
+      parameter["default"] = text;
+    }
+    rows.push_back({{"name", name}, {"about", registered<schedules>(name).about}, {"parameters", parameters}});
+  }
   return rows;
 }
 

@@ -74,6 +74,8 @@ class FormulaOptimizer final : public Optimizer {
 const OptimizerEntry& entry_of(std::string_view name) {
   // Optimizers of a framework are in its backend's module.
   const size_t colon = name.find(':');
+  if (colon != std::string_view::npos && find_registered<optimizers>(name.substr(0, colon)))
+    throw UsageError("[{}] '{}' is no value; legal: name=value", name.substr(0, colon), name.substr(colon + 1));
   if (colon != std::string_view::npos && !find_registered<optimizers>(name))
     open_backend(std::string(name.substr(0, colon)));
   return registered<optimizers>(name);

@@ -36,7 +36,9 @@ Trajectory::Trajectory(std::string folder, Index every, std::string about)
   }
   baseline_ = about_;
   std::filesystem::remove_all(folder_ + unfinished);  // of a training that was killed
-  std::filesystem::create_directories(folder_ + unfinished);
+  std::error_code failed;
+  std::filesystem::create_directories(folder_ + unfinished, failed);
+  if (failed) throw Error("[trajectory] {} cannot be made: {}", folder_ + unfinished, failed.message());
 }
 
 Trajectory::~Trajectory() {

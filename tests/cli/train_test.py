@@ -367,6 +367,8 @@ with tempfile.TemporaryDirectory() as folder:
     for words, message in [
             (["--optimizer", "adam:learning_rat=1"], "learning_rate"),
             (["--optimizer", "adamm"], "adam"),
+            (["--optimizer", "adam:beta1"], "'beta1' is no value; legal: name=value"),
+            (["--schedule", "multi-step:milestones=1,2"], "joined by '/'"),
             (["--optimizer", "sgd:scaling=cubic"], "none, linear, sqrt"),
             (["--optimizer", "sgd:scaling=linear"], "reference_batch 0;"),
             (["--schedule", "cosin"], "cosine"),
@@ -398,10 +400,14 @@ with tempfile.TemporaryDirectory() as folder:
             (["--batch", "6400"], "a batch of 6400 is larger than the training set of 3200 samples"),
             (["--classes", "3"], "has 4 classes; mlp has 3"),
             (["--task", "regression"], "task regression wants numbers"),
+            (["--dataset", "digts"], "'digts' is no data set (d5 list datasets: "),
+            (["--trajectory", "/proc/none"], "[trajectory] /proc/none/"),
             (["--features", "63"], "takes 63")]:
         result, record = train(*words, "--backend", first)
         expect(result.returncode == 1 and message in record["reason"], f"refuses {' '.join(words)}", result.stdout + result.stderr)
 
+    shown = run("list", "schedules").stdout
+    expect("milestones=30/60/80" in shown, "schedules are listed as --schedule takes them", shown)
     recipe = source / "recipes" / "generated-images.toml"
     result = run("train", str(recipe), "--epochs", "1")
     expect(result.returncode == 2 and "'epochs' is fixed" in result.stderr, "a fixed part stays as it is", result.stderr)

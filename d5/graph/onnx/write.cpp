@@ -420,7 +420,8 @@ std::string serialise_onnx(const Graph& graph) {
 }
 
 void write_onnx(const Graph& graph, const std::filesystem::path& path) {
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  std::error_code unable;  // then the file cannot be opened, which is said
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), unable);
   ExternalFile external(path.string() + ".data");
   const pb::Model model = Writer(graph, &external).model();
   const std::filesystem::path temporary = path.string() + ".part";
