@@ -402,6 +402,8 @@ with tempfile.TemporaryDirectory() as folder:
             (["--task", "regression"], "task regression wants numbers"),
             (["--dataset", "digts"], "'digts' is no data set (d5 list datasets: "),
             (["--trajectory", "/proc/none"], "[trajectory] /proc/none/"),
+            (["--normalise", "mean=nan"], "mean = nan; legal: finite numbers"),
+            (["--normalise", "deviation=inf"], "deviation = inf; legal: above 0"),
             (["--features", "63"], "takes 63")]:
         result, record = train(*words, "--backend", first)
         expect(result.returncode == 1 and message in record["reason"], f"refuses {' '.join(words)}", result.stdout + result.stderr)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // f32 from u8 (0 .. 255 taken as 0 .. 1) or f32:   y_c = (x_c / scale - mean_c) / deviation_c.
+#include <cmath>
+
 #include "d5/datasets/image_step.hpp"
 
 namespace d5 {
@@ -22,8 +24,11 @@ class Normalise final : public ImageStep {
     Field& field = image_field();
     if (mean_.empty() || deviation_.empty()) throw UsageError("{} mean and deviation need a value each", place);
     if (field.shape) check(size_of(*field.shape).channels);
+    for (const double mean : mean_)
+      if (!std::isfinite(mean)) throw UsageError("{} mean = {}; legal: finite numbers", place, mean);
     for (const double deviation : deviation_)
-      if (!(deviation > 0)) throw UsageError("{} deviation = {}; legal: above 0", place, deviation);
+      if (!(deviation > 0) || std::isinf(deviation))
+        throw UsageError("{} deviation = {}; legal: above 0", place, deviation);
     field.dtype = DType::f32;
   }
   bool in_place() const override { return false; }
