@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "d5/backends/keeps_values.hpp"
 #include "d5/core/convert.hpp"
@@ -125,7 +127,8 @@ void BoundNetwork::keep_statistics() {
 
 double BoundNetwork::loss() {
   const Tensor value = take(loss_name).to(host_memory());
-  return load_as_double(value.dtype(), value.data(), 0);
+  const double loss = load_as_double(value.dtype(), value.data(), 0);
+  return std::isnan(loss) ? std::numeric_limits<double>::quiet_NaN() : loss;  // its sign says nothing
 }
 
 Tensor BoundNetwork::scores() {

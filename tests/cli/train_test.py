@@ -404,6 +404,7 @@ with tempfile.TemporaryDirectory() as folder:
             (["--trajectory", "/proc/none"], "[trajectory] /proc/none/"),
             (["--normalise", "mean=nan"], "mean = nan; legal: finite numbers"),
             (["--normalise", "deviation=inf"], "deviation = inf; legal: above 0"),
+            (["--optimizer", "sgd:learning_rate=1e20"], "the loss is nan at epoch 1"),
             (["--features", "63"], "takes 63")]:
         result, record = train(*words, "--backend", first)
         expect(result.returncode == 1 and message in record["reason"], f"refuses {' '.join(words)}", result.stdout + result.stderr)
