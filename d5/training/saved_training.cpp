@@ -193,6 +193,7 @@ std::string why_not_resumed(const TrainingSettings& settings) {
     differences = std::move(apart);
   }
   if (nearest.empty()) return {};
+  if (differences.size() == 1 && differences.front().starts_with("seed (")) return {};  // another case of the same run
   return fmt::format("began anew: there is no checkpoint of this case in {}; {} differs in {}",
                      folder.empty() ? "." : folder, nearest,
                      differences.empty() ? "its number of ranks" : fmt::format("{}", fmt::join(differences, ", ")));

@@ -258,6 +258,8 @@ def checkpoints_beside(first):
     expect(record["details"]["training"]["resumed_at_step"] == 0 and
            any("began anew" in w and "differs in epochs (1 there, 2 here)" in w for w in record["warnings"]),
            "a training that begins anew beside another's checkpoint says so", str(record["warnings"]))
+    result = run("train", *little(["--epochs", "1", "--seed", "1,2", "--backend", first, "--checkpoint", "siblings", "--resume"]), "--json", "--quiet")
+    expect(len(records(result)) == 2 and not any("began anew" in w for r in records(result) for w in r["warnings"]), "other seeds of the same run are no others", result.stdout)
 
 
 def exports(first):
