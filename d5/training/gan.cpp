@@ -150,6 +150,7 @@ StepTimes AdversarialTrainer::take_step(Loader& loader) {
   learn_from_critic(images, here);
   times.operators = judging - computing + now_seconds() - updated;
   if (!std::isfinite(loss_) || !std::isfinite(judge_loss)) {
+    after(TrainingEvent::batch);
     diverge(fmt::format("{} of the generator and {} of the discriminator", loss_, judge_loss));
     return times;
   }

@@ -240,7 +240,10 @@ bool TrainingFrame::run_epoch() {
                  .memory = &staging_});
   while (batch_ < batches) {
     run_step(loader);
-    if (diverged()) return false;
+    if (diverged()) {
+      after(TrainingEvent::training_set);
+      return false;
+    }
     if (batch_ == batches) break;
     if (result_.stopped = interrupted(false); !result_.stopped.empty()) {
       epoch_counts_ = loader.counts();

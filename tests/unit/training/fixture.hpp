@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 
 #include "d5/datasets/generators.hpp"
 #include "d5/networks/network.hpp"
@@ -35,6 +36,19 @@ inline TrainingSettings little_training(const std::string& network = "mlp", Attr
   s.stop.epochs = 2;
   return s;
 }
+
+// Events that began and did not end.
+class OpenEvents final : public TrainingEvents {
+ public:
+  void before(TrainingEvent event, const TrainingView&) override { ++open_[name(event)]; }
+  void after(TrainingEvent event, const TrainingView&) override {
+    if (--open_[name(event)] == 0) open_.erase(name(event));
+  }
+  const std::map<std::string, int>& left() const { return open_; }
+
+ private:
+  std::map<std::string, int> open_;
+};
 
 // A folder of its own, gone with it.
 class Folder {

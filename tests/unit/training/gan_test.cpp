@@ -156,6 +156,15 @@ TEST(Gan, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal(settings), HasSubstr("larger than the training set of 320 samples"));
 }
 
+TEST(Gan, EventsEndWhereItDiverges) {
+  TrainingSettings settings = pair_of_networks();
+  settings.optimizer = {"sgd", {{"learning_rate", 1e30}}};
+  OpenEvents events;
+  settings.events = {&events};
+  EXPECT_EQ(trained(settings).result.stopped, "diverged");
+  EXPECT_THAT(events.left(), testing::IsEmpty());
+}
+
 // Two pixels: (0 and 2) against (1 and 1), mean and deviation 1 and 1 against 1 and 0; (3 and 3) against (1 and 1), 2
 // apart.
 TEST(Gan, DistanceIsTheFormula) {
