@@ -4,6 +4,7 @@
 // memory and convert them in registers, so that every loop serves every type; sums are of f32, in f32.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -59,23 +60,39 @@ enum class Reduce {
 constexpr bool is_pair(Reduce how) { return how >= Reduce::log_sum_exp; }
 constexpr size_t pair_index(Reduce how) { return static_cast<size_t>(how) - static_cast<size_t>(Reduce::log_sum_exp); }
 
-// A line of n elements that is written past the caches while the next one is read: y = (x - shift) factor + term, or
-// (x - shift) factor gain + bias where each element has a gain (and a bias, or none). Where y is null there is none; it
-// begins at a whole line of the caches, and n fills whole ones.
+// A line of n elements that is written past the caches while the next one is read: y = (x - shift) factor + term. Where
+// y is null there is none; it begins at a whole line of the caches, and n fills whole ones.
 struct LineBefore {
   float* y = nullptr;
   const float* x = nullptr;
   float shift = 0, factor = 1, term = 0;
-  const float *gain = nullptr, *bias = nullptr;
 };
-// The same of a gradient: dx = rstd (g - a - xhat b) with g = dy times the gain of the element, or else `shared`; where
-// wanted dgain += dy xhat and dbias += dy.
+// The same of a gradient: dx = rstd (dy gain - a - xhat b), all elements with one gain.
 struct GradientBefore {
   float* dx = nullptr;
   const float *x = nullptr, *dy = nullptr;
-  float mean = 0, rstd = 1, a = 0, b = 0, shared = 1;
-  const float* gain = nullptr;
-  float *dgain = nullptr, *dbias = nullptr;
+  float mean = 0, rstd = 1, a = 0, b = 0, gain = 1;
+};
+
+// Rows that take turns, a vector of each: so memory is read and written all the time, and what belongs to their
+// elements is loaded once for all of them. What is written begins at whole lines of the caches and passes them by.
+inline constexpr int rows_in_turn = 4;
+struct RowsRead {
+  std::array<const float*, rows_in_turn> x, ahead;  // ahead: lines that are read soon and fetched meanwhile
+  std::array<float, rows_in_turn> origin;
+};
+struct RowsWritten {  // y = (x - mean) rstd gain + bias; bias may be null
+  std::array<float*, rows_in_turn> y;
+  std::array<const float*, rows_in_turn> x;
+  std::array<float, rows_in_turn> mean, rstd;
+  const float *gain, *bias;
+};
+struct GradientRows {  // dx = rstd (dy gain - a - xhat b); where wanted dgain += dy xhat and dbias += dy
+  std::array<float*, rows_in_turn> dx;
+  std::array<const float*, rows_in_turn> x, dy;
+  std::array<float, rows_in_turn> mean, rstd, a, b;
+  const float* gain;
+  float *dgain, *dbias;
 };
 
 // A row of columns that is written past the caches: y = x factor, or (x - top) - term where there is no factor. Lines
@@ -120,20 +137,25 @@ struct Loops {
   void (*column_exponentials)(float* x, const float* top, float* sum, bool replaces, int64_t n, const float* ahead,
                               const ColumnsBefore&);
   void (*scale)(const Place& y, const float* x, float factor, float term, int64_t n);  // y = factor x + term
-  // The sums of x - origin and of its square.
-  void (*moments)(const float* x, float origin, int64_t n, float sums[2], const LineBefore&);
-  // y = (x - mean) rstd gain + bias; bias may be null. Shared: all elements have the same gain and bias.
+  // The sums of x - origin and of its square. Where a line before is written, the n elements from `ahead` on are
+  // fetched.
+  void (*moments)(const float* x, float origin, int64_t n, float sums[2], const float* ahead, const LineBefore&);
+  void (*moments_in_turn)(const RowsRead&, const RowsWritten& before, int64_t n, float sums[rows_in_turn][2]);
+  // y = (x - mean) rstd gain + bias; bias may be null. Shared: all elements have the same gain and bias; the n elements
+  // from `ahead` on are fetched unless it is null.
   void (*normalize)(const Place& y, const float* x, float mean, float rstd, const float* gain, const float* bias,
                     int64_t n);
-  void (*normalize_shared)(const Place& y, const float* x, float mean, float rstd, float gain, float bias, int64_t n);
+  void (*normalize_shared)(const Place& y, const float* x, float mean, float rstd, float gain, float bias, int64_t n,
+                           const float* ahead);
   // The sums over a line of g = dy gain, and of g xhat. Without a gain g = dy.
   void (*normalize_sums)(const float* x, const float* dy, float mean, float rstd, const float* gain, int64_t n,
-                         float sums[2], const GradientBefore&);
+                         float sums[2], const float* ahead_x, const float* ahead_dy, const GradientBefore&);
   // dx = rstd (dy gain - a - xhat b); where wanted dgain += dy xhat and dbias += dy.
   void (*normalize_gradient)(const Place& dx, const float* x, const float* dy, float mean, float rstd,
                              const float* gain, float a, float b, float* dgain, float* dbias, int64_t n);
   void (*normalize_gradient_shared)(const Place& dx, const float* x, const float* dy, float mean, float rstd,
                                     float gain, float a, float b, int64_t n);
+  void (*normalize_gradient_in_turn)(const GradientRows&, int64_t n);
   // Softmax: dx = y (dy - dot); its logarithm: dx = dy - exp(y) sum
   void (*softmax_gradient)(const Place& dx, const float* y, const float* dy, float dot, int64_t n);
   void (*log_softmax_gradient)(const Place& dx, const float* y, const float* dy, float sum, int64_t n);

@@ -2,9 +2,11 @@
 // LayerNormalization, RMSNormalization, InstanceNormalization, GroupNormalization and, with channels first and the
 // statistics of the batch, BatchNormalization: rows of pieces of contiguous elements, each row normalised by its own
 // statistics (d5/operators/normalization.hpp and batch_normalization.cpp have the formulas). A row is read from memory
-// once and stays in the caches until it is written, past them; a channel of a batch while the next one is read, because
-// it may fill what a core has to itself. Scale and bias belong to the elements of a row, or to a piece of it
-// (channels).
+// once and stays in the caches until it is written, past them. Memory that is read and then written stands still half
+// of the time, so the next row is fetched while a short one is written; a channel of a batch, which may fill what a
+// core has to itself, is written while the next one is read, and so are rows with parameters for each element, four by
+// four; of gradients, which need more at once than the first cache holds, four long rows are written together. Scale
+// and bias belong to the elements of a row, or to a piece of it (channels).
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +17,9 @@
 namespace d5::onednn::own {
 namespace {
 
-constexpr Index most_rows = 4, piece_elements = 1024;
+constexpr Index most_rows = rows_in_turn, stretch_elements = 1024;
+// The next row is fetched into the first cache: a longer one would displace what is still to be written.
+constexpr Index fetched_elements = 8192;
 
 class NormalizationKernel final : public OwnKernel {
  protected:
@@ -51,8 +55,12 @@ class NormalizationKernel final : public OwnKernel {
     parts_ = threads();
     streamed_ = exceeds_caches(3 * setup.inputs[0].bytes());
     const bool wide = x_.type == DType::f32 && y_.type == DType::f32;
-    // Where a row stays near, reading it and then writing it is faster.
-    writes_behind_ = streamed_ && of_batch_ && g_.piece % line_elements == 0;
+    in_turn_ = streamed_ && wide && g_.of_elements && g_.length % line_elements == 0;
+    // Short rows stay in the first cache together with their parameters.
+    group_rows_ = in_turn_ || (g_.of_elements && g_.length > stretch_elements) ? most_rows : 1;
+    stretch_ = in_turn_ ? stretch_elements / 2 : stretch_elements;
+    writes_behind_ = in_turn_ || (streamed_ && of_batch_ && g_.piece % line_elements == 0);
+    fetches_ = streamed_ && wide && !g_.of_elements && g_.length <= fetched_elements;
     kept_.reset();
     if (std::ranges::any_of(wants_, [](bool wanted) { return wanted; }))
       kept_ = need_workspace(2 * sizeof(float) * static_cast<size_t>(g_.rows));
@@ -62,7 +70,6 @@ class NormalizationKernel final : public OwnKernel {
     bias_at_ = all.take_floats(g_.parameters);
     parts_at_ = all.bytes();
     ScratchPlan part = ScratchPlan::behind(all);
-    group_rows_ = g_.of_elements && g_.length > piece_elements ? most_rows : 1;  // short rows stay in the first cache
     room_at_ = part.take_floats(wide ? 0 : 2 * group_rows_ * g_.length);
     unwanted_at_ = part.take_floats(kept_ && !wants_[0] ? g_.length : 0);
     dscale_at_ = part.take_floats(wants_[1] ? g_.parameters : 0);
@@ -108,8 +115,8 @@ class NormalizationKernel final : public OwnKernel {
       return {x[0] * groups, length, inner, length, inner, false, groups, channels, 1, x[1]};
     }
     const size_t axis = valid_axis(a.integer("axis", -1), x.rank(), "[normalization]");
-    const Index length = x.elements(axis, x.rank()), piece = std::min(length, piece_elements);
-    return {x.elements(0, axis), length, piece, length, piece, true, 1, 0, 0, length};
+    const Index length = x.elements(axis, x.rank());
+    return {x.elements(0, axis), length, length, length, length, true, 1, 0, 0, length};
   }
 
   static void widen(const Operand& parameter, const Buffers& b, size_t at) {
@@ -123,25 +130,31 @@ class NormalizationKernel final : public OwnKernel {
     return static_cast<char*>(b.scratch) + parts_at_ + part_bytes_ * static_cast<size_t>(part);
   }
 
-  // A group of rows that take turns, piece by piece, so that the parameters of a piece stay in the first cache.
+  // A group of rows that take turns, stretch by stretch, so that its parameters stay in the first cache.
   struct Group {
     Index start = 0, rows = 0;
     std::array<const float*, most_rows> x{}, dy{};
     std::array<float, most_rows> mean{}, rstd{}, a{}, c{};
   };
-  struct Piece {
+  struct Stretch {            // of the piece with this number
     Index number, at, count;  // at: from the beginning of the row
+    Index next;               // the place of the following one; of the last one that of the next group's first
   };
+  // Of rows as they lie for statistics the whole; elsewhere no longer than what stays near between two uses.
   template <class F>
-  void for_each_piece(const F& f) const {
-    for (Index k = 0, done = 0; done < g_.length; done += g_.piece, ++k)
-      f(Piece{k, k * g_.piece_stride, std::min(g_.piece, g_.length - done)});
+  void for_each_stretch(bool whole, const F& f) const {
+    if (whole && g_.piece_stride == g_.piece) return f(Stretch{0, 0, g_.length, 0});
+    for (Index k = 0; k * g_.piece < g_.length; ++k) {
+      const Index begin = k * g_.piece_stride, end = begin + std::min(g_.piece, g_.length - k * g_.piece);
+      const Index after = (k + 1) * g_.piece < g_.length ? begin + g_.piece_stride : group_rows_ * g_.row_stride;
+      for (Index at = begin; at < end; at += stretch_)
+        f(Stretch{k, at, std::min(stretch_, end - at), at + stretch_ < end ? at + stretch_ : after});
+    }
   }
-  // For statistics of rows as they lie pieces matter only where others are written beside them.
-  template <class F>
-  void for_each_stretch(bool alone, const F& f) const {
-    if (alone && g_.piece_stride == g_.piece) return f(Piece{0, 0, g_.length});
-    for_each_piece(f);
+  // How far behind what is read now lies what is read next; from the last rows nothing does.
+  Index ahead(const Group& g, const Stretch& p) const {
+    const Index first_of_next = group_rows_ * g_.row_stride;
+    return p.next != first_of_next || g.start + g.rows + group_rows_ <= g_.rows ? p.next : p.at;
   }
   bool on_whole_lines(const void* target) const { return reinterpret_cast<uintptr_t>(target) % alignment_bytes == 0; }
 
@@ -150,31 +163,42 @@ class NormalizationKernel final : public OwnKernel {
     const Buffers& b;
     const float *gain, *bias;
 
-    Place place(const Group& g, Index r, const Piece& p) const {
+    Place place(const Group& g, Index r, const Stretch& p) const {
       return place_at(k.y_.type, k.y_.data(b), (g.start + r) * k.g_.row_stride + p.at, k.streamed_);
     }
-    LineBefore line(const Group& g, Index r, const Piece& p) const {
-      LineBefore line{static_cast<float*>(place(g, r, p).data), g.x[r] + p.at, g.mean[r], g.rstd[r], 0.0f};
-      if (k.g_.of_elements) {
-        line.gain = gain + p.at;
-        line.bias = bias ? bias + p.at : nullptr;
-      } else {
-        const Index parameter = k.g_.parameter(g.start + r, p.number);
-        line.factor *= gain[parameter];
-        line.term = bias ? bias[parameter] : 0.0f;
-      }
-      return line;
+    LineBefore line(const Group& g, Index r, const Stretch& p) const {
+      const Index parameter = k.g_.parameter(g.start + r, p.number);
+      return {static_cast<float*>(place(g, r, p).data), g.x[r] + p.at, g.mean[r], g.rstd[r] * gain[parameter],
+              bias ? bias[parameter] : 0.0f};
     }
-    void write(const Group& g, Index first_row) const {
-      k.for_each_piece([&](const Piece& p) {
-        for (Index r = first_row; r < g.rows; ++r) {
+    const float* bias_of(const Stretch& p) const { return bias ? bias + p.at : nullptr; }
+    void write(const Group& g) const {
+      k.for_each_stretch(false, [&](const Stretch& p) {
+        for (Index r = 0; r < g.rows; ++r) {
+          if (k.g_.of_elements) {
+            loops().normalize(place(g, r, p), g.x[r] + p.at, g.mean[r], g.rstd[r], gain + p.at, bias_of(p), p.count);
+            continue;
+          }
           const LineBefore l = line(g, r, p);
-          if (l.gain)
-            loops().normalize(place(g, r, p), l.x, l.shift, l.factor, l.gain, l.bias, p.count);
-          else
-            loops().normalize_shared(place(g, r, p), l.x, l.shift, l.factor, 1.0f, l.term, p.count);
+          const bool fetches = k.fetches_ && g.start + g.rows < k.g_.rows;
+          loops().normalize_shared(place(g, r, p), l.x, l.shift, l.factor, 1.0f, l.term, p.count,
+                                   fetches ? l.x + k.g_.row_stride : nullptr);
         }
       });
+    }
+    // The statistics of a stretch of whole groups, and the same one of the rows before.
+    void moments_in_turn(const Group& now, const Group& before, const std::array<float, most_rows>& origin,
+                         const Stretch& p, float sums[most_rows][2]) const {
+      RowsRead read{.x = now.x, .ahead = now.x, .origin = origin};
+      RowsWritten written{
+          .y = {}, .x = before.x, .mean = before.mean, .rstd = before.rstd, .gain = gain + p.at, .bias = bias_of(p)};
+      for (Index r = 0; r < most_rows; ++r) {
+        read.x[r] += p.at;
+        read.ahead[r] += k.ahead(now, p);
+        written.x[r] += p.at;
+        written.y[r] = static_cast<float*>(place(before, r, p).data);
+      }
+      loops().moments_in_turn(read, written, p.count, sums);
     }
   };
 
@@ -191,22 +215,26 @@ class NormalizationKernel final : public OwnKernel {
         now.x[r] = load_row(x_, b, (now.start + r) * g_.row_stride, g_.length, room + r * g_.length);
         if (centred_) origin[r] = mean_of_few(now.x[r]);
       }
-      for_each_stretch(before.rows == 0, [&](const Piece& p) {
-        for (Index r = 0; r < now.rows; ++r) {
-          float sums[2];
-          loops().moments(now.x[r] + p.at, origin[r], p.count, sums,
-                          r < before.rows ? f.line(before, r, p) : LineBefore{});
-          for (const size_t i : {0, 1}) totals[r][i] += sums[i];
-        }
+      const bool beside = before.rows == now.rows && now.rows == group_rows_;
+      for_each_stretch(!beside, [&](const Stretch& p) {
+        float sums[most_rows][2];
+        if (beside && in_turn_)
+          f.moments_in_turn(now, before, origin, p, sums);
+        else
+          for (Index r = 0; r < now.rows; ++r)
+            loops().moments(now.x[r] + p.at, origin[r], p.count, sums[r], now.x[r] + ahead(now, p),
+                            beside ? f.line(before, r, p) : LineBefore{});
+        for (Index r = 0; r < now.rows; ++r)
+          for (const size_t i : {0, 1}) totals[r][i] += sums[r][i];
       });
-      f.write(before, now.rows);
+      if (!beside) f.write(before);
       for (Index r = 0; r < now.rows; ++r) finish_statistics(b, now, r, origin[r], totals[r]);
       before = now;
       if (behind) continue;
-      f.write(now, 0);
+      f.write(now);
       before.rows = 0;
     }
-    f.write(before, 0);
+    f.write(before);
   }
 
   // The origin of differences, which then cancel little: all of them are in one line of memory.
@@ -243,39 +271,47 @@ class NormalizationKernel final : public OwnKernel {
     const float* gain;
     float *dscale, *dbias, *unwanted;
 
-    Place place(const Group& g, Index r, const Piece& p) const {  // not wanted: somewhere
+    Place place(const Group& g, Index r, const Stretch& p) const {  // not wanted: somewhere
       if (!k.wants_[0]) return {unwanted};
       return place_at(k.x_.type, b.input_gradients[0], (g.start + r) * k.g_.row_stride + p.at, k.streamed_);
     }
-    GradientBefore line(const Group& g, Index r, const Piece& p) const {
-      GradientBefore line{static_cast<float*>(place(g, r, p).data),
-                          g.x[r] + p.at,
-                          g.dy[r] + p.at,
-                          g.mean[r],
-                          g.rstd[r],
-                          g.a[r],
-                          g.c[r]};
-      if (!k.g_.of_elements) {
-        line.shared = gain[k.g_.parameter(g.start + r, p.number)];
-        return line;
-      }
-      line.gain = gain + p.at;
-      line.dgain = dscale ? dscale + p.at : nullptr;
-      line.dbias = dbias ? dbias + p.at : nullptr;
-      return line;
+    GradientBefore line(const Group& g, Index r, const Stretch& p) const {
+      return {static_cast<float*>(place(g, r, p).data),
+              g.x[r] + p.at,
+              g.dy[r] + p.at,
+              g.mean[r],
+              g.rstd[r],
+              g.a[r],
+              g.c[r],
+              gain[k.g_.parameter(g.start + r, p.number)]};
     }
-    void write(const Group& g, Index first_row) const {
+    static float* behind(float* sums, Index at) { return sums ? sums + at : nullptr; }
+    void write(const Group& g) const {
       if (!k.g_.of_elements && !k.wants_[0]) return;
-      k.for_each_piece([&](const Piece& p) {
-        for (Index r = first_row; r < g.rows; ++r) {
-          const GradientBefore l = line(g, r, p);
-          if (l.gain)
-            loops().normalize_gradient(place(g, r, p), l.x, l.dy, l.mean, l.rstd, l.gain, l.a, l.b, l.dgain, l.dbias,
-                                       p.count);
+      k.for_each_stretch(false, [&](const Stretch& p) {
+        for (Index r = 0; r < g.rows; ++r) {
+          if (k.g_.of_elements)
+            loops().normalize_gradient(place(g, r, p), g.x[r] + p.at, g.dy[r] + p.at, g.mean[r], g.rstd[r], gain + p.at,
+                                       g.a[r], g.c[r], behind(dscale, p.at), behind(dbias, p.at), p.count);
           else
-            loops().normalize_gradient_shared(place(g, r, p), l.x, l.dy, l.mean, l.rstd, l.shared, l.a, l.b, p.count);
+            loops().normalize_gradient_shared(place(g, r, p), g.x[r] + p.at, g.dy[r] + p.at, g.mean[r], g.rstd[r],
+                                              gain[k.g_.parameter(g.start + r, p.number)], g.a[r], g.c[r], p.count);
         }
       });
+    }
+    void write_in_turn(const Group& g) const {
+      GradientRows rows{.dx = {},
+                        .x = g.x,
+                        .dy = g.dy,
+                        .mean = g.mean,
+                        .rstd = g.rstd,
+                        .a = g.a,
+                        .b = g.c,
+                        .gain = gain,
+                        .dgain = dscale,
+                        .dbias = dbias};
+      for (Index r = 0; r < most_rows; ++r) rows.dx[r] = static_cast<float*>(place(g, r, Stretch{}).data);
+      loops().normalize_gradient_in_turn(rows, k.g_.length);
     }
   };
 
@@ -288,10 +324,12 @@ class NormalizationKernel final : public OwnKernel {
     if (dbias) std::fill_n(dbias, g_.parameters, 0.0f);
     const float* gain = floats(b.scratch, scale_at_);
     const Backward f{*this, b, gain, dscale, dbias, floats(scratch, unwanted_at_)};
-    const bool behind = writes_behind_ && wants_[0] && on_whole_lines(b.input_gradients[0]);
+    const bool whole_lines = writes_behind_ && wants_[0] && on_whole_lines(b.input_gradients[0]);
+    const bool behind = whole_lines && of_batch_, in_turn = whole_lines && in_turn_ && g_.length > stretch_elements;
+    const Index rows = g_.length > stretch_elements ? group_rows_ : 1;
     Group now, before;
     for (now.start = first; now.start < last; now.start += now.rows) {
-      now.rows = std::min(group_rows_, last - now.start);
+      now.rows = std::min(rows, last - now.start);
       std::array<std::array<double, 2>, most_rows> totals{};
       for (Index r = 0; r < now.rows; ++r) {
         const Index row = now.start + r;
@@ -300,29 +338,32 @@ class NormalizationKernel final : public OwnKernel {
         now.mean[r] = floats(b.workspace, *kept_)[2 * row];
         now.rstd[r] = floats(b.workspace, *kept_)[2 * row + 1];
       }
-      for_each_piece([&](const Piece& p) {
+      const bool beside = before.rows > 0;
+      for_each_stretch(g_.of_elements && (in_turn || rows == 1), [&](const Stretch& p) {
         for (Index r = 0; r < now.rows; ++r) {
           float sums[2];
           loops().normalize_sums(now.x[r] + p.at, now.dy[r] + p.at, now.mean[r], now.rstd[r],
-                                 g_.of_elements ? gain + p.at : nullptr, p.count, sums,
-                                 r < before.rows ? f.line(before, r, p) : GradientBefore{});
+                                 g_.of_elements ? gain + p.at : nullptr, p.count, sums, now.x[r] + ahead(now, p),
+                                 now.dy[r] + ahead(now, p), beside ? f.line(before, r, p) : GradientBefore{});
           const Index parameter = g_.of_elements ? 0 : g_.parameter(now.start + r, p.number);
           if (!g_.of_elements && dscale) dscale[parameter] += sums[1];
           if (!g_.of_elements && dbias) dbias[parameter] += sums[0];
           for (const size_t i : {0, 1}) totals[r][i] += g_.of_elements ? sums[i] : gain[parameter] * sums[i];
         }
       });
-      f.write(before, now.rows);
       for (Index r = 0; r < now.rows; ++r) {
         now.a[r] = centred_ ? static_cast<float>(totals[r][0] / static_cast<double>(g_.length)) : 0.0f;
         now.c[r] = static_cast<float>(totals[r][1] / static_cast<double>(g_.length));
       }
       before = now;
       if (behind) continue;
-      f.write(now, 0);
+      if (in_turn && now.rows == most_rows)
+        f.write_in_turn(now);
+      else
+        f.write(now);
       before.rows = 0;
     }
-    f.write(before, 0);
+    f.write(before);
   }
 
   // The sum of all parts.
@@ -341,7 +382,8 @@ class NormalizationKernel final : public OwnKernel {
   Geometry g_{};
   float epsilon_ = 0;
   double momentum_ = 0;
-  bool centred_ = true, of_batch_ = false, has_bias_ = false, streamed_ = false, writes_behind_ = false;
+  bool centred_ = true, of_batch_ = false, has_bias_ = false, streamed_ = false;
+  bool writes_behind_ = false, in_turn_ = false, fetches_ = false;
   Operand x_, scale_, bias_, y_, dy_, running_[2];
   std::vector<TensorSpec> outputs_;
   std::vector<bool> wants_;
@@ -349,7 +391,7 @@ class NormalizationKernel final : public OwnKernel {
   std::optional<size_t> kept_;  // the statistics' place in the workspace, where backward wants them
   size_t scale_at_ = 0, bias_at_ = 0, parts_at_ = 0, part_bytes_ = 0;
   size_t room_at_ = 0, unwanted_at_ = 0, dscale_at_ = 0, dbias_at_ = 0;
-  Index group_rows_ = 1;
+  Index group_rows_ = 1, stretch_ = stretch_elements;
 };
 
 }  // namespace

@@ -105,7 +105,7 @@ class SoftmaxKernel final : public OwnKernel {
       else
         before = {static_cast<float*>(y.data), e, 0.0f, 1.0f / sum, 0.0f};
       if (k.writes_behind_ && i + 1 < last && reinterpret_cast<uintptr_t>(y.data) % alignment_bytes == 0) return;
-      loops().normalize_shared(y, before.x, before.shift, before.factor, 1.0f, before.term, n);
+      loops().normalize_shared(y, before.x, before.shift, before.factor, 1.0f, before.term, n, nullptr);
       before.y = nullptr;
     }
 

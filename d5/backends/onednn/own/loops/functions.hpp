@@ -97,15 +97,18 @@ constexpr TileFunctions binary(const char* op, unsigned reads = 3) {
 
 void stream(void* target, const void* source, int64_t bytes);
 void fence();
-void moments(const float* x, float origin, int64_t n, float sums[2], const LineBefore&);
+void moments(const float* x, float origin, int64_t n, float sums[2], const float* ahead, const LineBefore&);
+void moments_in_turn(const RowsRead&, const RowsWritten& before, int64_t n, float sums[rows_in_turn][2]);
 void normalize(const Place& y, const float* x, float mean, float rstd, const float* gain, const float* bias, int64_t n);
-void normalize_shared(const Place& y, const float* x, float mean, float rstd, float gain, float bias, int64_t n);
+void normalize_shared(const Place& y, const float* x, float mean, float rstd, float gain, float bias, int64_t n,
+                      const float* ahead);
 void normalize_sums(const float* x, const float* dy, float mean, float rstd, const float* gain, int64_t n,
-                    float sums[2], const GradientBefore&);
+                    float sums[2], const float* ahead_x, const float* ahead_dy, const GradientBefore&);
 void normalize_gradient(const Place& dx, const float* x, const float* dy, float mean, float rstd, const float* gain,
                         float a, float b, float* dgain, float* dbias, int64_t n);
 void normalize_gradient_shared(const Place& dx, const float* x, const float* dy, float mean, float rstd, float gain,
                                float a, float b, int64_t n);
+void normalize_gradient_in_turn(const GradientRows&, int64_t n);
 void transpose_2(uint16_t* to, int64_t to_stride, const uint16_t* from, int64_t from_stride, int64_t rows,
                  int64_t columns);
 void transpose_4(uint32_t* to, int64_t to_stride, const uint32_t* from, int64_t from_stride, int64_t rows,

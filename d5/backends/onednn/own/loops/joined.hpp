@@ -52,6 +52,7 @@ struct VectorAt {
     stream_vector(reinterpret_cast<char*>(x + i), reinterpret_cast<const char*>(&v));
   }
   D5_INLINE void prefetch(const float* x) const { __builtin_prefetch(x + i, 0, 2); }
+  D5_INLINE void fetch(const float* x) const { __builtin_prefetch(x + i, 0, 3); }  // into the first cache
   D5_INLINE Vector rest_is(float, Vector v) const { return v; }
 };
 struct PartAt {
@@ -60,6 +61,7 @@ struct PartAt {
   D5_INLINE void put(float* x, Vector v) const { store_part(x + i, count, v); }
   D5_INLINE void stream(float* x, Vector v) const { put(x, v); }
   D5_INLINE void prefetch(const float*) const {}
+  D5_INLINE void fetch(const float*) const {}
   D5_INLINE Vector rest_is(float value, Vector v) const { return with_rest(v, count, value); }
 };
 
