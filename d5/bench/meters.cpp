@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "d5/bench/fields.hpp"
 #include "d5/core/origin.hpp"
 #include "d5/core/trial.hpp"
 
@@ -13,31 +14,36 @@ template <class Act>
 void Meters::guarded(Asked& asked, const char* call, Act act) {
   if (!asked.unavailable.empty()) return;
   try {
-    act(*asked.meter);
+    act(asked.meter);
+    return;
   } catch (const std::exception& error) {
     asked.unavailable = fmt::format("{} throws: {}", call, error.what());
-    asked.reported = false;
+  } catch (...) {
+    asked.unavailable = fmt::format("{} throws: an exception of an unknown type", call);
   }
+  asked.reported = false;
 }
 
 Meters::Meters(const MetricRequest& request) : prefix_(request.prefix) {
   for (const std::string& name : request.names) {
-    Asked asked{.name = name, .meter = registered<metrics>(name).make()};
-    guarded(asked, "why_not", [&](Meter& meter) { asked.unavailable = meter.why_not().value_or(""); });
+    Asked asked{.name = name};
+    guarded(asked, "its constructor", [&](auto& meter) { meter = registered<metrics>(name).make(); });
+    guarded(asked, "why_not", [&](auto& meter) { asked.unavailable = meter->why_not().value_or(""); });
     asked_.push_back(std::move(asked));
   }
 }
 
 int Meters::repeats() const {
   int most = 0;
-  for (const Asked& a : asked_) most = std::max(most, a.meter->repeats());
+  for (const Asked& a : asked_)
+    if (a.meter) most = std::max(most, a.meter->repeats());
   return most;
 }
 
 void Meters::see(const CheckedResult& result, int run) {
   for (Asked& a : asked_)
-    guarded(a, "see", [&](Meter& meter) {
-      if (run <= meter.repeats()) meter.see(result, run);
+    guarded(a, "see", [&](auto& meter) {
+      if (run <= meter->repeats()) meter->see(result, run);
     });
 }
 
@@ -50,18 +56,20 @@ std::vector<StepObserver*> Meters::observers() const {
 }
 
 void Meters::begin() {
-  for (Asked& a : asked_) guarded(a, "begin", [](Meter& meter) { meter.begin(); });
+  for (Asked& a : asked_) guarded(a, "begin", [](auto& meter) { meter->begin(); });
 }
 
 void Meters::end(int64_t iterations) {
-  for (Asked& a : asked_) guarded(a, "end", [&](Meter& meter) { meter.end(iterations); });
+  for (Asked& a : asked_) guarded(a, "end", [&](auto& meter) { meter->end(iterations); });
 }
 
 void Meters::report(Json& details) {
   for (Asked& a : asked_) {
     if (a.reported) continue;
     Json report;
-    guarded(a, "report", [&](Meter& meter) { report = meter.report(fmt::format("{}-{}", prefix_, a.name)); });
+    guarded(a, "report", [&](auto& meter) { report = meter->report(fmt::format("{}-{}", prefix_, a.name)); });
+    if (a.unavailable.empty() && !report.is_null() && !report.is_object())
+      a.unavailable = fmt::format("its report is {}; an object is wanted", printable(report));
     if (!a.unavailable.empty()) report = {{"unavailable", a.unavailable}};
     if (report.is_null()) continue;
     details["metrics"][a.name] = std::move(report);

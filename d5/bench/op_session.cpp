@@ -2,6 +2,7 @@
 #include "d5/bench/op_session.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "d5/bench/fields.hpp"
@@ -38,6 +39,13 @@ bool has_gradient(const OperatorCase& one) {
   });
 }
 
+Cost cost_of(const std::string& op, const OperatorCase& one, Pass pass) {
+  const Cost cost = registered<operators>(op).make(one.attributes)->cost(one.specs(), pass);
+  if (std::isfinite(cost.flops) && cost.flops >= 0 && std::isfinite(cost.bytes) && cost.bytes >= 0) return cost;
+  throw Error("[{}] cost gives {} operations and {} bytes; finite numbers of 0 or more are wanted", op, cost.flops,
+              cost.bytes);
+}
+
 class OpSession final : public Session {
  public:
   explicit OpSession(Json fields) : fields_(std::move(fields)) {}
@@ -71,6 +79,7 @@ class OpSession final : public Session {
         executable_->bytes() + static_cast<size_t>(parameters_->elements()) * sizeof(float) * 2;
     if (depth == Depth::build) return outcome;
 
+    const Cost cost = cost_of(op, one, pass_of_);
     const bool passed = check_before(op, one, graph, outcome);
     if (times_itself()) {
       outcome.details["kernels"] = to_json(executable_->kernels());  // known once they have run
@@ -81,7 +90,6 @@ class OpSession final : public Session {
     meters_.report(outcome.details);
     if (depth == Depth::check) return outcome;
 
-    const Cost cost = registered<operators>(op).make(one.attributes)->cost(one.specs(), pass_of_);
     const DType type = options.math == Math::bf16 ? DType::bf16 : parse_dtype(fields_.at("dtype").get<std::string>());
     timer_ = std::make_unique<StepTimer>(*backend_, *executable_, [this] { step(); });
     timer_->describe_bound(cost, written_bytes(op, one), type, options.math, options.device,

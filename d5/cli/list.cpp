@@ -9,6 +9,8 @@
 #include "d5/cli/plugins.hpp"
 #include "d5/cli/support.hpp"
 #include "d5/core/dtype.hpp"
+#include "d5/core/origin.hpp"
+#include "d5/core/trial.hpp"
 #include "d5/datasets/augmentation.hpp"
 #include "d5/datasets/decoder.hpp"
 #include "d5/datasets/named.hpp"
@@ -118,17 +120,29 @@ std::vector<Json> list_suites() {
   return rows;
 }
 
+Json metric_row(const std::string& name) {
+  const auto meter = registered<metrics>(name).make();
+  Json row = {{"name", name},
+              {"unit", meter->unit()},
+              {"better", meter->smaller_is_better() ? "smaller" : "larger"},
+              {"about", meter->about()}};
+  if (const auto reason = meter->why_not()) row["unavailable"] = *reason;
+  return row;
+}
+
+// Of a user's, what it says of itself comes from a copy of this process.
 std::vector<Json> list_metrics() {
   std::vector<Json> rows;
-  for (const std::string& name : registry_names(metrics::kind)) {
-    const auto meter = registered<metrics>(name).make();
-    const auto reason = meter->why_not();
-    rows.push_back({{"name", name},
-                    {"unit", meter->unit()},
-                    {"better", meter->smaller_is_better() ? "smaller" : "larger"},
-                    {"about", meter->about()}});
-    if (reason) rows.back()["unavailable"] = *reason;
-  }
+  for (const std::string& name : registry_names(metrics::kind)) try {
+      rows.push_back(is_users<metrics>(name) ? Json::parse(try_apart("[" + name + "]",
+                                                                     [&](const Calling& calling) {
+                                                                       calling("what it says of itself");
+                                                                       return metric_row(name).dump();
+                                                                     }))
+                                             : metric_row(name));
+    } catch (const Error& error) {
+      rows.push_back({{"name", name}, {"unit", ""}, {"better", ""}, {"about", ""}, {"unavailable", error.what()}});
+    }
   return rows;
 }
 

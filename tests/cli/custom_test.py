@@ -149,6 +149,27 @@ class Custom(unittest.TestCase):
             self.assertTrue(any("[value_crashes] value crashes: SIGSEGV" in w for w in record["warnings"]), record["warnings"])
             self.assertEqual(record["metrics"]["value_is_fine"]["median"], 42)
 
+    def test_a_metric_that_fails_elsewhere_is_a_warning_too(self):
+        names = {"see_throws_a_number": "see throws: an exception of an unknown type", "cannot_be_made": "its constructor throws: not today",
+                 "reports_a_list": "its report is [1,2]; an object is wanted"}
+        _, status, records = self.check("Relu", "--source", FAULTS, "--metric", ",".join(names))
+        self.assertEqual((status, records[0]["status"]), (0, "passed"), records[0]["reason"])
+        for name, words in names.items():
+            self.assertTrue(any(w.startswith(f"{name}: unavailable:") and words in w for w in records[0]["warnings"]), records[0]["warnings"])
+        result = d5("list", "metrics", "--source", FAULTS, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = {row["name"]: row for row in map(json.loads, result.stdout.splitlines())}
+        self.assertIn("[about_crashes] what it says of itself crashes: SIGSEGV", rows["about_crashes"]["unavailable"])
+        self.assertEqual(rows["value_is_fine"]["about"], "nothing")
+        self.assertIn("repeatability", rows)
+
+    def test_a_cost_that_is_no_number_is_named(self):
+        found, status, _ = self.check("CostIsNoNumber,Right", "--source", FAULTS)
+        self.assertEqual(status, 1)
+        self.assertEqual(found["CostIsNoNumber", "forward", "builtin"],
+                         ("error", "[CostIsNoNumber] cost gives nan operations and 8 bytes; finite numbers of 0 or more are wanted"))
+        self.assertEqual(found["Right", "forward", "builtin"][0], "mistrusted")
+
     def test_gradients_from_outside_are_checked_by_central_differences(self):
         found, _, _ = self.check("Right,WrongGradient,NoGradient", "--source", FAULTS, "--pass", "backward")
         self.assertEqual(found["Right", "backward", "builtin"], ("passed", ""))

@@ -124,6 +124,14 @@ class ConstructorThrows final : public Right {
 };
 D5_REGISTER(operators, "ConstructorThrows", ConstructorThrows);
 
+class CostIsNoNumber final : public Right {
+ public:
+  Cost cost(std::span<const TensorSpec>, Pass) const override {
+    return {.flops = std::numeric_limits<double>::quiet_NaN(), .bytes = 8};
+  }
+};
+D5_REGISTER(operators, "CostIsNoNumber", CostIsNoNumber);
+
 class FarBeyond final : public Right {
   void forward(Context& c) const override {
     Right::forward(c);
@@ -280,3 +288,28 @@ class ValueIsFine final : public Unsteady {
   std::optional<Metric> value(const Measured&) const override { return Metric{.unit = unit(), .median = 42}; }
 };
 D5_REGISTER(metrics, "value_is_fine", ValueIsFine);
+
+class SeeThrowsANumber final : public Unsteady {
+  void see(const CheckedResult&, int) override { throw 5; }
+};
+D5_REGISTER(metrics, "see_throws_a_number", SeeThrowsANumber);
+
+class CannotBeMade final : public Unsteady {
+ public:
+  CannotBeMade() { throw std::runtime_error("not today"); }
+};
+D5_REGISTER(metrics, "cannot_be_made", CannotBeMade);
+
+class ReportsAList final : public Unsteady {
+  nlohmann::json report(const std::string&) override { return {1, 2}; }
+};
+D5_REGISTER(metrics, "reports_a_list", ReportsAList);
+
+class AboutCrashes final : public Unsteady {
+ public:
+  std::string about() const override {
+    std::raise(SIGSEGV);
+    return "";
+  }
+};
+D5_REGISTER(metrics, "about_crashes", AboutCrashes);
