@@ -25,6 +25,15 @@ void check_value(const std::string& place, const CaseField& field, const Json& v
     as_field(field.name, [&] { fail_unknown(place, field.name, value.get<std::string>(), field.legal); });
 }
 
+// Records and children are told of a case in JSON, which has no other bytes.
+void refuse_bytes(const std::string& place, const Json& given) {
+  for (const auto& [name, value] : given.items()) try {
+      value.dump();
+    } catch (const Json::type_error&) {
+      throw FieldError(name, fmt::format("{} {} is {}, which is no UTF-8", place, name, printable(value)));
+    }
+}
+
 void check_backend(const std::string& place, const std::string& backend) {
   std::vector<std::string> names;
   for (const BackendStatus& status : backend_statuses()) names.push_back(status.name);
@@ -43,6 +52,7 @@ void check_names(const std::string& place, const std::vector<std::string>& legal
 }
 
 void complete_fields(const std::string& place, const std::vector<CaseField>& fields, const Json& given, Json& result) {
+  refuse_bytes(place, given);
   for (const CaseField& field : fields) {
     result[field.name] = given.value(field.name, field.otherwise);
     check_value(place, field, result[field.name]);

@@ -43,6 +43,7 @@ int measure_storage(const StorageFlags& flags) {
   const std::atomic<bool>& interrupted = interrupt_flag();
   const Record environment = environment_of({});
   RecordWriter writer(flags.folder.empty() ? default_folder("storage") : flags.folder);
+  check_csv(flags.csv);
   const auto write = [&](const Record& record) {
     writer.write(record);
     if (flags.json) std::cout << to_line(record) << "\n" << std::flush;

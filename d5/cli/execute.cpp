@@ -60,6 +60,18 @@ void check_exports(const std::vector<Json>& cases) {
                        file);
 }
 
+// 2^33 GiB is more than any machine has, and fits.
+size_t memory_limit_bytes(double gib) {
+  if (gib >= 0 && gib <= 0x1p33) return static_cast<size_t>(gib * (1 << 30));
+  throw UsageError("[measure] memory limit is {:g}; legal: 0 (what the machine has) or more GiB", gib);
+}
+
+// A pipe or a device is written to as it is; a file is whole or not there.
+bool is_special(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored);
+}
+
 int judge_all(const Recipe& recipe, const std::vector<Record>& records) {
   int status = exit_passed;
   for (const Accept& accept : recipe.accept)
@@ -88,12 +100,28 @@ void print_cases(const std::vector<Json>& cases, bool json) {
 }
 
 void write_csv(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".part";
-  std::ofstream(temporary) << text;
-  std::error_code error;
-  if (std::filesystem::file_size(temporary, error) != text.size() || error)
-    throw Error("[csv] {} cannot be written", path);
-  std::filesystem::rename(temporary, path);
+  const bool special = is_special(path);
+  const std::string written = special ? path : path + ".part";
+  std::ofstream file(written);
+  file << text;
+  file.close();
+  std::error_code error, ignored;
+  if (file && !special) std::filesystem::rename(written, path, error);
+  if (file && !error) return;
+  if (!special) std::filesystem::remove(written, ignored);
+  throw Error("[csv] {} cannot be written", path);
+}
+
+void check_csv(const std::string& path) {
+  if (path.empty()) return;
+  std::error_code ignored;
+  bool writable = !std::filesystem::is_directory(path, ignored);
+  if (writable && !is_special(path)) {
+    const std::string temporary = path + ".part";
+    writable = std::ofstream(temporary).is_open();
+    std::filesystem::remove(temporary, ignored);
+  }
+  if (!writable) throw UsageError("[csv] {} cannot be written; name a file in a folder that is there", path);
 }
 
 std::string option_name(std::string field) {
@@ -156,7 +184,7 @@ RunOptions run_options(const RunFlags& flags, const Json& measure) {
   if (flags.margin) options.margin = *flags.margin;
   if (flags.max_time) options.max_seconds = *flags.max_time;
   options.limits.seconds = flags.time_limit;
-  options.limits.memory_bytes = static_cast<size_t>(flags.memory_limit_gib * (1 << 30));
+  options.limits.memory_bytes = memory_limit_bytes(flags.memory_limit_gib);
   options.pin = !flags.no_pin;
   if (!flags.metrics.empty()) options.metrics = split_names(flags.metrics);
   check(options);
@@ -224,6 +252,7 @@ int execute(const Recipe& recipe, const RunFlags& flags, const Hooks& hooks) {
   const std::atomic<bool>& interrupted = interrupt_flag();
   options.folder = std::filesystem::absolute(flags.folder.empty() ? default_folder(recipe.name) : flags.folder);
   RecordWriter writer(flags.folder.empty() ? options.folder : flags.folder);
+  check_csv(flags.csv);
   if (!flags.quiet)
     fmt::print(stderr, "{} case{}; looking at the machine\n", cases.size(), cases.size() == 1 ? "" : "s");
   const Record environment = environment_of(cases);

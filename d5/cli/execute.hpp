@@ -40,6 +40,7 @@ std::string option_name(std::string field);  // "trans_a" is given as --trans-a
 // What --mode list prints: the command of each case, or with `json` its fields.
 void print_cases(const std::vector<Json>& cases, bool json);
 void write_csv(const std::string& path, const std::string& text);
+void check_csv(const std::string& path);  // UsageError where no file can be made; before anything is run
 
 // The environment, with what each backend takes on the disk and the roofline that this machine is known by.
 Record environment_of(const std::vector<Json>& cases);

@@ -97,6 +97,14 @@ int status_of(Act act) {
   }
 }
 
+// stdout is the result: one that is not whole (a full disk) is a failure, whatever came before.
+int with_whole_stdout(int status) {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::cout.good()) return status;
+  fmt::print(stderr, "d5: stdout cannot be written; the result there is not whole\n");
+  return status == exit_passed ? exit_failed : status;
+}
+
 }  // namespace
 }  // namespace d5
 
@@ -107,10 +115,9 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "train-rank") == 0) return status_of([&] { return train_rank_main(argv[2]); });
   if (argc > 1 && std::strcmp(argv[1], "watcher") == 0)
     return status_of([&] { return watcher_main({argv + 2, argv + argc}); });
-  const int status = status_of([&] { return run_program({argv + 1, argv + argc}); });
+  const int status = with_whole_stdout(status_of([&] { return run_program({argv + 1, argv + argc}); }));
   if (opened_plugins().empty()) return status;
   // What a plugin does when it is closed must not decide about the exit status.
-  std::cout.flush();
   std::fflush(nullptr);
   std::_Exit(status);
 }

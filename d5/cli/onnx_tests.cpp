@@ -36,6 +36,7 @@ int run_onnx_tests(const std::string& folder, const std::vector<std::string>& ba
   options.depth = std::min(options.depth, Depth::check);
   const Record environment = environment_of(cases);
   RecordWriter writer(flags.folder.empty() ? default_folder("onnx-tests") : flags.folder);
+  check_csv(flags.csv);
   writer.write(environment);
   if (flags.json) std::cout << to_line(environment) << "\n" << std::flush;
   std::vector<Record> records;

@@ -102,6 +102,27 @@ class Cli(unittest.TestCase):
         self.assertIn("environment", record)
         self.assertTrue(record["rerun"].startswith("d5 op Gemm"))
 
+    def test_a_result_that_is_not_whole_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            for command in (["list", "dtypes"], ["op", "Relu", "--shape", "2x3", "--mode", "check", "--quiet", "-o", str(self.folder / "out")]):
+                result = subprocess.run([D5, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+                self.assertEqual(result.returncode, 1, command)
+                self.assertIn("stdout cannot be written", result.stderr)
+        self.assertEqual([r["kind"] for r in lines((self.folder / "out/records.jsonl").read_text())], ["environment", "op"])
+
+    def test_where_no_csv_can_be_made_nothing_is_run(self):
+        out = self.folder / "out"
+        op = ["op", "Relu", "--shape", "2x3", "--mode", "check", "--quiet", "-o", str(out), "--csv"]
+        for path in (self.folder / "none/x.csv", self.folder):
+            self.refused(d5(*op, str(path)), "[csv]", str(path), "cannot be written")
+            self.assertEqual((out / "records.jsonl").read_text(), "")
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(d5(*op, str(pipe)).returncode, 0)
+        self.assertTrue(reader.communicate(timeout=10)[0].startswith("kind,"))
+        self.assertTrue(pipe.is_fifo())  # it was written to, not replaced
+
     def test_lists(self):
         backends = lines(d5("list", "backends", "--json").stdout)
         self.assertEqual(next(b for b in backends if b["name"] == "reference")["available"], True)
@@ -345,6 +366,13 @@ class Cli(unittest.TestCase):
         self.refused(d5("op", "Gemm", "--mode", "chek"), "check")
         self.refused(d5("op", "Gemm", "--m", "many"), "many")
         self.refused(d5("op", "Gemm", "--threads", "0"), "threads", "0")
+        for limit in ("-1", "nan"):
+            self.refused(d5("op", "Gemm", "--memory-limit", limit), f"memory limit is {limit}")
+        for field, value in (("kernel", b"\xff"), ("environment", b"A=\xff")):
+            result = subprocess.run([D5, "op", "Gemm", "--" + field, value], capture_output=True, timeout=120)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(f"{field} is".encode(), result.stderr)
+            self.assertIn(b"no UTF-8", result.stderr)
 
     def error_record(self, *arguments):
         result = d5("op", *arguments, "--mode", "check", "--json", "--quiet", "-o", str(self.folder / f"o{time.monotonic_ns()}"))
