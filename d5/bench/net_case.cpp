@@ -53,7 +53,7 @@ CompileOptions net_compile_options(const Json& fields) {
   const Execution execution = net_execution(fields);
   options.kernel = fields.at("kernel");
   options.fuse = execution.fuse;
-  if (!execution.tile) options.tile_cache = 0;
+  if (execution.tile_cache) options.tile_cache = *execution.tile_cache;
   options.gradients_in_set = execution.split;  // they are added up there; else nobody reads the set at this level
   options.memory_limit = static_cast<size_t>(fields.at("arena_limit").get<double>() * (1 << 20));
   // Where neither says how much, as little as can be.

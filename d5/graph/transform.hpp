@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "d5/graph/graph.hpp"
@@ -13,7 +14,8 @@
 namespace d5 {
 
 struct Execution {
-  bool fuse = true, tile = true;
+  bool fuse = true;
+  std::optional<size_t> tile_cache;  // bytes that steps on a few samples may count on; 0: no such steps
   // Values are computed again in backward, so that memory stays within the limit of the run, or within these bytes.
   bool recompute = false;
   size_t recompute_bytes = 0;

@@ -2,7 +2,7 @@
 // Transforms that leave the graph as it is and change how it is run.
 //   none            nothing: to compare with
 //   fusion:off      every node is a step of its own
-//   tiles:off       every step of inference takes the whole batch
+//   tiles           how much cache steps of inference may count on that work on a few samples at a time
 //   checkpoint      backward computes values again: within --arena-limit, or within so many MiB (checkpoint:64)
 //   accumulate      a step is several of so many samples, whose gradients are added up: accumulate:8; auto: the most
 //                   samples that --arena-limit allows
@@ -45,15 +45,21 @@ class Fusion final : public Transform {
 
 class Tiles final : public Transform {
  public:
-  explicit Tiles(const std::string& value) : on_(value == "on") {
-    if (value != "on" && value != "off") throw UsageError("[tiles] '{}' was given; legal: on, off", value);
+  explicit Tiles(const std::string& value) {
+    if (value == "on") return;
+    kib_ = value == "off" ? 0 : number<uint32_t>(value).value_or(0);
+    if (value != "off" && *kib_ == 0)
+      throw UsageError("[tiles] '{}' was given; legal: on, off, KiB of cache from 1 as in tiles:512", value);
   }
   static constexpr const char* about =
-      "tiles:off: every step of inference takes the whole batch; on: a few samples at a time where that suits caches";
-  void ask(Execution& execution) const override { execution.tile = on_; }
+      "tiles:off: every step of inference takes the whole batch; on: a few samples at a time where values overflow the "
+      "last-level cache; tiles:512: one of 512 KiB";
+  void ask(Execution& execution) const override {
+    if (kib_) execution.tile_cache = size_t{*kib_} << 10;
+  }
 
  private:
-  bool on_;
+  std::optional<uint32_t> kib_;
 };
 
 class Checkpoint final : public Transform {

@@ -45,6 +45,7 @@ TEST_P(Transforms, LeaveResultsAsTheyAre) {
       CompileOptions options;
       options.mode = mode;
       options.fuse = execution.fuse;
+      if (execution.tile_cache) options.tile_cache = *execution.tile_cache;
       options.recompute_above = execution.recompute ? 1 : 0;
       ASSERT_EQ(backend->why_not(changed, options), std::nullopt) << name;
       const auto executable = backend->compile(changed, parameters, options);
@@ -57,7 +58,8 @@ TEST_P(Transforms, LeaveResultsAsTheyAre) {
 }
 INSTANTIATE_TEST_SUITE_P(Each, Transforms,
                          ::testing::Values("none", "dead-code", "fold", "batch:3", "micro-batch:2", "fusion:off",
-                                           "checkpoint:auto", "micro-batch:1,dead-code,fold,checkpoint:auto"),
+                                           "tiles:1", "checkpoint:auto",
+                                           "micro-batch:1,dead-code,fold,checkpoint:auto"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name)
@@ -74,6 +76,7 @@ const std::map<std::string, std::vector<std::string>>& values_of_transforms() {
       {"dead-code", {"dead-code"}},
       {"batch", {"batch:4"}},
       {"fusion", {"fusion:off", "fusion:on"}},
+      {"tiles", {"tiles:off", "tiles:on", "tiles:1"}},
       {"checkpoint", {"checkpoint:auto", "checkpoint:0.01"}},
       {"micro-batch", {"micro-batch:1", "micro-batch:3", "micro-batch:3,fold,dead-code,checkpoint:auto"}},
       {"accumulate", {"accumulate:2", "accumulate:1"}},
@@ -92,6 +95,7 @@ class RandomNetworks : public ::testing::Test, OwnCache {
     CompileOptions options;
     options.mode = mode;
     options.fuse = execution.fuse;
+    if (execution.tile_cache) options.tile_cache = *execution.tile_cache;
     options.recompute_above = execution.recompute ? std::max<size_t>(1, execution.recompute_bytes) : 0;
     Graph compiled = changed;
     if (execution.split) bind_batch(compiled, execution.split_samples);
@@ -181,7 +185,7 @@ TEST(Transform, WrongNamesAndValuesAreNamed) {
   EXPECT_THROW(transformed({}, "micro-batch:8x"), UsageError);
   EXPECT_THROW(transformed({}, "dead-code:3"), UsageError);
   for (const char* wrong : {"none:1", "fold:1", "batch:0", "batch:x", "fusion:maybe", "checkpoint:0", "checkpoint:x",
-                            "accumulate:0", "accumulate:1.5"})
+                            "accumulate:0", "accumulate:1.5", "tiles:0", "tiles:-1", "tiles:many"})
     EXPECT_THROW(transformed({}, wrong), UsageError) << wrong;
 }
 
