@@ -9,17 +9,6 @@
 #include "d5/measure/isa.hpp"
 
 namespace d5::onednn::own {
-namespace baseline {
-extern const AttentionLoops attention_table;
-}
-#if defined(__x86_64__)
-namespace avx2 {
-extern const AttentionLoops attention_table;
-}
-namespace avx512 {
-extern const AttentionLoops attention_table;
-}
-#endif
 namespace {
 
 constexpr double unit = 0x1p-24;

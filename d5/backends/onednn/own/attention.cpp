@@ -14,18 +14,6 @@
 
 namespace d5::onednn::own {
 
-namespace baseline {
-extern const AttentionLoops attention_table;
-}
-#if defined(__x86_64__)
-namespace avx2 {
-extern const AttentionLoops attention_table;
-}
-namespace avx512 {
-extern const AttentionLoops attention_table;
-}
-#endif
-
 const AttentionLoops& attention_loops() {
   [[maybe_unused]] const std::string_view isa = loops().isa;
 #if defined(__x86_64__)

@@ -53,4 +53,17 @@ struct AttentionLoops {
 
 const AttentionLoops& attention_loops();
 
+// One table for each instruction set that loops/attention.cpp is compiled for.
+namespace baseline {
+extern const AttentionLoops attention_table;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const AttentionLoops attention_table;
+}
+namespace avx512 {
+extern const AttentionLoops attention_table;
+}
+#endif
+
 }  // namespace d5::onednn::own

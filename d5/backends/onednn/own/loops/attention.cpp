@@ -251,7 +251,6 @@ void softmax_gradient(const ScoreRows& rows, const float* p, float scale) {
 
 }  // namespace
 
-extern const AttentionLoops attention_table;
 const AttentionLoops attention_table = {panel, width, most_rows, pack, product, mask_scores, softmax, softmax_gradient};
 
 }  // namespace d5::onednn::own::D5_ISA
